@@ -1,0 +1,8 @@
+"""Algorithms: a few lines each, made of local work, a weighting and a server's step."""
+
+from fedloom.algorithms.algorithm import Algorithm, ServerState
+from fedloom.algorithms.fedavg import fedavg
+from fedloom.algorithms.fedsgd import fedsgd
+from fedloom.algorithms.server import SERVERS, Server, server
+
+__all__ = ["SERVERS", "Algorithm", "Server", "ServerState", "fedavg", "fedsgd", "server"]

@@ -1,0 +1,74 @@
+"""Algorithm: one round of federated optimisation, as parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedloom.algorithms.server import Server
+from fedloom.combine.weighting import Weighting
+from fedloom.errors import require
+from fedloom.local.sgd import Sgd
+from fedloom.tasks.task import Variables
+from fedloom.trees import record, static
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int, PyTree
+
+
+@record
+class ServerState:
+    """What the server remembers between rounds: the shared model, its optimiser's memory and the round's number."""
+
+    variables: Variables
+    optimizer: PyTree
+    round: Int[Array, ""]
+
+
+@record
+class Algorithm:
+    """One round of federated optimisation, Algorithm 1 of McMahan et al. (2017):
+
+        m ← max(C·K, 1) clients at random
+        each works locally from w:        w_k
+        w ← server(w, Σ_k p_k (w_k - w)), p_k the weighting's share of client k
+
+    The numbers in it (learning rates, epochs, …) are arguments of the compiled program; the rest decides what is
+    compiled.
+    """
+
+    local: Sgd
+    server: Server
+    weighting: Weighting = static()
+    fraction: float = static()
+
+    def cohort(self, clients: int) -> int:
+        """m = max(C·K, 1), to the nearest client.
+
+        >>> from fedloom.algorithms import fedavg
+        >>> [fedavg(fraction=c).cohort(100) for c in (0.0, 0.1, 1.0)]
+        [1, 10, 100]
+        """
+        return max(round(self.fraction * clients), 1)
+
+    def init(self, variables: Variables) -> ServerState:
+        """The server's state before the first round."""
+        return ServerState(variables, self.server.transformation().init(variables.params), jnp.int32(0))
+
+    def apply(self, state: ServerState, mean: Variables) -> ServerState:
+        """The server's step: its optimiser sees minus the mean update as the gradient. Non-trainable state takes the
+        mean as it is."""
+        params = state.variables.params
+        gradient = jax.tree.map(jnp.negative, mean.params)
+        change, memory = self.server.transformation().update(gradient, state.optimizer, params)
+        fresh = jax.tree.map(jnp.add, state.variables.state, mean.state)
+        return ServerState(Variables(optax.apply_updates(params, change), fresh), memory, state.round + 1)
+
+
+def algorithm(local: Sgd, server: Server, weighting: Weighting, fraction: float) -> Algorithm:
+    """An algorithm from its parts, checked."""
+    require(0 <= fraction <= 1, "fraction", "between 0 and 1", fraction)
+    return Algorithm(local, server, weighting, fraction)

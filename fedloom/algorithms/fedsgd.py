@@ -1,0 +1,17 @@
+"""FedSGD: large-batch synchronous SGD over the cohort (McMahan et al. 2017, section 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedloom.algorithms.algorithm import Algorithm
+from fedloom.algorithms.fedavg import fedavg
+
+
+def fedsgd(*, fraction: float = 0.1, lr: float = 0.1, **options: Any) -> Algorithm:
+    """FedSGD: federated averaging with E = 1 and B = ∞, that is one gradient step on all the cohort's examples.
+
+    >>> fedsgd(lr=0.5).local.batch_size is None
+    True
+    """
+    return fedavg(fraction=fraction, lr=lr, epochs=1, batch_size=None, **options)

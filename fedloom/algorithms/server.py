@@ -1,0 +1,50 @@
+"""Server: what the server does with the mean update (Reddi et al. 2021, "Adaptive federated optimization")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import optax
+
+from fedloom.errors import choose, require
+from fedloom.trees import record, static
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+B1, B2, TAU = 0.9, 0.99, 1e-3  # β₁, β₂ and τ of Reddi et al. 2021, section 5
+
+SERVERS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {
+    "average": lambda lr, momentum: optax.sgd(lr),  # noqa: ARG005
+    "momentum": lambda lr, momentum: optax.sgd(lr, momentum=momentum),
+    "adagrad": lambda lr, momentum: optax.adagrad(lr, initial_accumulator_value=0.0, eps=TAU),  # noqa: ARG005
+    "adam": lambda lr, momentum: optax.adam(lr, b1=B1, b2=B2, eps=TAU),  # noqa: ARG005
+    "yogi": lambda lr, momentum: optax.yogi(lr, b1=B1, b2=B2, eps=TAU),  # noqa: ARG005
+}
+
+
+@record
+class Server:
+    """The server's optimiser: an optax transformation whose gradient is minus the mean update."""
+
+    lr: Float[Array, ""] | float
+    momentum: Float[Array, ""] | float
+    name: str = static()
+
+    def transformation(self) -> optax.GradientTransformation:
+        """The optax transformation."""
+        return SERVERS[self.name](self.lr, self.momentum)
+
+
+def server(name: str = "average", *, lr: float = 1.0, momentum: float = 0.9) -> Server:
+    """The server's step by name: ``average`` (w ← w + lr · mean update), ``momentum``, ``adagrad``, ``adam``, ``yogi``.
+
+    >>> server("median")
+    Traceback (most recent call last):
+    fedloom.errors.UnknownName: server must be one of adagrad, adam, average, momentum, yogi, but is 'median'
+    """
+    choose("server", name, SERVERS)
+    require(lr > 0, "server_lr", "above 0", lr)
+    require(0 <= momentum < 1, "server_momentum", "at least 0 and below 1", momentum)
+    return Server(lr, momentum, name)

@@ -1,0 +1,38 @@
+"""Shards: sort by label, cut into equal shards, deal a few to each client (McMahan et al. 2017, section 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedloom.data.partition.partition import Partition, even
+from fedloom.errors import DataError, require
+
+
+def shards(clients: int = 100, per_client: int = 2) -> Partition:
+    """Sort by label, cut into ``clients × per_client`` equal shards, deal ``per_client`` to each client at random.
+
+    The pathological non-IID split of federated averaging: with MNIST, 100 clients and two shards each, a shard has 300
+    images and most clients see two digits only.
+
+    >>> labels = np.array([1, 0, 1, 0, 1, 0, 1, 0])
+    >>> rows, sizes = shards(clients=4, per_client=1).deal(labels, np.random.default_rng(0))
+    >>> [sorted(set(labels[part].tolist())) for part in np.split(rows, np.cumsum(sizes)[:-1])]
+    XX
+    """
+    require(per_client >= 1, "per_client", "at least 1", per_client)
+
+    def assign(labels: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        total = clients * per_client
+        if total > len(labels):
+            raise DataError(
+                f"{clients:,} clients × {per_client} shards need at least {total:,} training examples, "
+                f"but there are {len(labels):,}: use fewer clients or fewer shards each"
+            )
+        order = np.argsort(labels, kind="stable")
+        sizes = even(len(labels), total)
+        start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        dealt = rng.permutation(total)
+        rows = np.concatenate([order[start[s] : start[s] + sizes[s]] for s in dealt])
+        return rows, sizes[dealt].reshape(clients, per_client).sum(axis=1)
+
+    return Partition(f"shards{per_client}", clients, assign)

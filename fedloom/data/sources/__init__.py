@@ -1,0 +1,1 @@
+"""Sources: where examples come from, one data set a file; all give a :class:`~fedloom.data.dataset.Dataset`."""

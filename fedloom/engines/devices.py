@@ -1,0 +1,86 @@
+"""Devices: what this process computes on, and how data gets there."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, PyTree
+
+AXIS = "devices"
+ALIGNMENT = 64  # bytes; XLA's CPU backend takes a NumPy array so aligned as it is, without a copy
+
+
+def cores() -> int:
+    """How many CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def devices() -> tuple[jax.Device, ...]:
+    """The devices to compute on: every accelerator, or every CPU core as a device of its own.
+
+    One single-threaded lane a core beats one lane over all cores, so each core is shown to JAX as a device. JAX takes
+    that setting only before its first computation; when it comes too late fedloom says so and uses one core's worth.
+    """
+    _remember_compilations()
+    try:
+        jax.config.update("jax_num_cpu_devices", cores())
+    except RuntimeError:
+        if jax.default_backend() == "cpu" and len(jax.devices()) < cores():
+            warnings.warn(
+                f"JAX was already running on {len(jax.devices())} CPU device(s) before fedloom could ask for {cores()}: "
+                "call fedloom.engines.compiled() before any other JAX computation to use every core",
+                stacklevel=2,
+            )
+    return tuple(jax.devices())
+
+
+def _remember_compilations() -> None:
+    """Keep compiled programs on disk, unless the user has said where or that not."""
+    if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(root / "fedloom" / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def mesh(chosen: tuple[jax.Device, ...]) -> Mesh:
+    """The chosen devices in a row."""
+    return Mesh(np.array(chosen), (AXIS,))
+
+
+def place(tree: PyTree, where: Mesh) -> PyTree:
+    """The same arrays on every device. On CPUs that costs no memory: all devices read the one NumPy array."""
+    sharding = NamedSharding(where, PartitionSpec())
+
+    def put(array: np.ndarray | Array) -> Array:
+        return jax.device_put(aligned(array) if isinstance(array, np.ndarray) else array, sharding)
+
+    return jax.tree.map(put, tree)
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """The array itself if it starts where XLA wants it and is contiguous, else a copy that does."""
+    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
+        return array
+    room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def memory(device: jax.Device) -> int:
+    """How many bytes the device may hold: its own memory, or for a CPU the machine's."""
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

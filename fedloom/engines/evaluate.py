@@ -1,0 +1,114 @@
+"""Evaluate: every metric of a shared model on a part of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+from fedloom.engines import devices as machine
+from fedloom.engines.plan import Plan, footprint
+from fedloom.engines.store import Store, row_bytes
+from fedloom.tasks.task import Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, PyTree
+
+CACHE, ROOM = 2**24, 2**31  # bytes a batch may touch: what stays in a CPU's cache, what is little to a GPU
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Evaluates models on the parts of a data set, in batches that suit the device."""
+
+    task: Task
+    plan: Plan
+    store: Store
+    rows: int
+    placed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def evaluate(self, variables: Variables, split: str) -> dict[str, np.ndarray]:
+        """metric → its mean over the part's examples, for each experiment."""
+        sums: dict[str, np.ndarray] = {}
+        for columns, rows, live in self.batches(split):
+            for name, value in _sums(self.task, self.plan, columns, variables, rows, live).items():
+                sums[name] = sums.get(name, 0) + np.asarray(value, np.float64)
+        count = sums.pop("count")
+        return {name: value / count for name, value in sums.items()}
+
+    def batches(self, split: str) -> Iterator[tuple[PyTree, Array, Array]]:
+        """Columns, row numbers (devices, batches, rows) and which of them are real."""
+        resident = self.store.resident
+        if resident is not None:
+            if split not in self.placed:
+                self.placed[split] = self.fold(self.store.data.examples(split))
+            yield (resident.columns, *self.placed[split])
+            return
+        examples = self.store.data.examples(split)
+        block = max(self.rows * self.plan.mesh.size, self.store.budget // row_bytes(self.store.data))
+        for start in range(0, len(examples), block):
+            part = examples[start : start + block]
+            rows, live = self.fold(np.arange(len(part)))
+            yield machine.place(self.store.block(part, rows.size), self.plan.mesh), rows, live
+
+    def fold(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers as (devices, batches, rows), padded, and which of them are real."""
+        each = self.plan.mesh.size * self.rows
+        padded = np.zeros(-(-len(rows) // each) * each, np.int32)
+        padded[: len(rows)] = rows
+        live = (np.arange(len(padded)) < len(rows)).astype(np.float32)
+        shape = (self.plan.mesh.size, -1, self.rows)
+        return padded.reshape(shape), live.reshape(shape)
+
+
+def judge(task: Task, plan: Plan, store: Store) -> Judge:
+    """A judge whose batches suit the device: in a CPU's cache, large on a GPU."""
+    variables = jax.eval_shape(task.init, jax.random.key(0))
+    one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in store.data.columns.items()}
+    each = footprint(task.metrics, variables, one)
+    room = CACHE if plan.mesh.devices.flat[0].platform == "cpu" else ROOM // plan.members
+    return Judge(task, plan, store, int(np.clip(room // each, 16, 1000)))
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _sums(
+    task: Task,
+    plan: Plan,
+    columns: PyTree,
+    variables: Variables,
+    rows: Int[Array, "devices batches rows"],
+    live: Float[Array, "devices batches rows"],
+) -> dict[str, Float[Array, " X"]]:
+    """metric → its sum over all live rows, for each experiment."""
+
+    def mine(columns: PyTree, variables: Variables, rows: Array, live: Array) -> dict[str, Array]:
+        def over(variables: Variables) -> dict[str, Array]:
+            def one(sums: dict[str, Array], batch: tuple[Array, Array]) -> tuple[dict[str, Array], None]:
+                taken = {name: column[batch[0]] for name, column in columns.items()}
+                values = task.metrics(variables, taken)
+                return {name: sums[name] + jnp.sum(value * batch[1]) for name, value in values.items()}, None
+
+            sample = {name: column[rows[0, 0]] for name, column in columns.items()}
+            zero = {name: jnp.float32(0) for name in jax.eval_shape(task.metrics, variables, sample)}
+            return lax.scan(one, zero, (rows[0], live[0]))[0]
+
+        if plan.members == 1:
+            alone = over(jax.tree.map(lambda a: a[0], variables))
+            sums = {name: value[None] for name, value in alone.items()}
+        else:
+            sums = jax.vmap(over)(variables)
+        return lax.psum(sums, machine.AXIS) if plan.mesh.size > 1 else sums
+
+    if plan.mesh.size == 1:
+        return mine(columns, variables, rows, live)
+    specs = (P(), P(), P(machine.AXIS), P(machine.AXIS))
+    return jax.shard_map(mine, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        columns, variables, rows, live
+    )

@@ -1,0 +1,166 @@
+"""Lanes: one round's local work, packed so that nobody waits for the largest client.
+
+A lane computes one client at a time; when it finishes, it takes the next client of the cohort inside the same compiled
+loop. So a cohort costs its total number of steps, not its largest client times its size. All arrays have two leading
+axes, (experiments, lanes), here written X and L.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedloom.algorithms.algorithm import Algorithm
+from fedloom.engines.plan import Plan
+from fedloom.engines.schedule import client_key
+from fedloom.engines.store import View
+from fedloom.local.sgd import Work
+from fedloom.shuffle import words
+from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.trees import record, where
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, UInt32
+
+
+@record
+class Total:
+    """What a cohort's replies add up to, for each experiment."""
+
+    update: Variables
+    weight: Float[Array, " X"]
+    loss: Float[Array, " X"]
+    examples: Float[Array, " X"]
+    computed: Float[Array, " X"]
+
+
+@record
+class Lanes:
+    """The lanes between two segments.
+
+    Arguments:
+        slot: which of the cohort each lane is computing.
+        next: the first of the cohort that no lane has taken.
+        step: how many steps of its client each lane has done.
+        work: each lane's work in progress.
+        total: what the finished clients add up to.
+    """
+
+    slot: Int[Array, "X L"]
+    next: Int[Array, " X"]
+    step: Int[Array, "X L"]
+    work: Work
+    total: Total
+
+
+def spread(plan: Plan, function: Callable[..., Any], kinds: str) -> Callable[..., Any]:
+    """A function of one lane, over all lanes of all experiments.
+
+    ``kinds`` says of each argument whether it differs by lane (l), by experiment (x), or is shared (s). With one lane
+    of one experiment nothing is vectorised: the axes are taken off and put back, so that a CPU sees plain matrices.
+    """
+    if plan.members == plan.lanes == 1:
+
+        def alone(*arguments: Any) -> Any:
+            taken = [jax.tree.map(lambda a, k=k: a if k == "s" else a[0, 0] if k == "l" else a[0], argument)
+                     for k, argument in zip(kinds, arguments, strict=True)]  # fmt: skip
+            return jax.tree.map(lambda a: a[None, None], function(*taken))
+
+        return alone
+    inner = jax.vmap(function, in_axes=tuple(0 if k == "l" else None for k in kinds), axis_size=plan.lanes)
+    return jax.vmap(inner, in_axes=tuple(None if k == "s" else 0 for k in kinds))
+
+
+def work_through(
+    task: Task,
+    plan: Plan,
+    algorithm: Algorithm,
+    view: View,
+    sent: Variables,
+    seeds: UInt32[Array, " X"],
+    round: Int[Array, " X"],
+    cohort: Int[Array, "X m"],
+) -> Total:
+    """The sum of all replies of a cohort (-1 is nobody), each weighted."""
+    local = algorithm.local
+    present = cohort >= 0
+    sizes = jnp.where(present, view.size[cohort], 0)
+    starts = view.start[cohort]
+    rates = jax.vmap(lambda a, r: a.rate(r))(local, round)
+    begin = spread(plan, lambda v, a, lr: a.start(v, lr, plan.accumulates), "xxx")
+    segment = spread(plan, _segment(task, plan), "llllllxxs")
+    reply = spread(plan, lambda work, n, v, a: _weighted(a, work, v, n, plan), "llxx")
+    fresh = begin(sent, local, rates)
+
+    def advance(lanes: Lanes) -> Lanes:
+        at = jnp.minimum(lanes.slot, cohort.shape[1] - 1)
+        taken = lanes.slot < present.sum(1, keepdims=True)
+        n, start, client = (jnp.take_along_axis(a, at, 1) for a in (sizes, starts, cohort))
+        n = jnp.where(taken, n, 0)
+        steps = jax.vmap(lambda a, s: a.steps(s, plan.rows))(local, n)
+        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(seeds, round, client)
+        work = segment(lanes.work, lanes.step, n, start, steps, keys, local, rates, view)
+        step = lanes.step + plan.segment if plan.segment else steps
+        done = taken & (step >= steps)
+        weight, replies, loss = reply(work, n, sent, algorithm)
+        weight = jnp.where(done, weight, 0)
+        total = Total(
+            update=jax.tree.map(lambda a, r: a + jnp.einsum("xl,xl...->x...", weight, r), lanes.total.update, replies),
+            weight=lanes.total.weight + weight.sum(1),
+            loss=lanes.total.loss + jnp.where(done, loss * n, 0).sum(1),
+            examples=lanes.total.examples + jnp.where(done, n, 0).sum(1),
+            computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
+        )
+        slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1) - 1, lanes.slot)
+        next_work = work if plan.once else where(done, fresh, work)
+        return Lanes(slot, lanes.next + done.sum(1), jnp.where(done, 0, step), next_work, total)
+
+    x = cohort.shape[0]
+    zero = jnp.zeros(x)
+    nothing = Total(jax.tree.map(jnp.zeros_like, sent), zero, zero, zero, zero)
+    slots = jnp.broadcast_to(jnp.arange(plan.lanes), (x, plan.lanes))
+    lanes = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh, nothing)
+    if plan.once:
+        return advance(lanes).total
+    busy = lambda lanes: jnp.any(lanes.slot < present.sum(1, keepdims=True))  # noqa: E731
+    return lax.while_loop(busy, advance, lanes).total
+
+
+def _weighted(algorithm: Algorithm, work: Work, sent: Variables, n: Array, plan: Plan) -> tuple[Array, Variables, Array]:
+    reply = algorithm.local.finish(work, sent, n, plan.rows)
+    return algorithm.weighting(reply), reply.update, reply.loss
+
+
+def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
+    """The next steps of one lane: a fixed number that finished lanes sit out, or exactly its client's."""
+
+    def segment(
+        work: Work, done: Array, n: Array, start: Array, steps: Array, key: Array, local: Any, lr: Array, view: View
+    ) -> Work:
+        seed = words(key)
+
+        def batch(step: Array) -> tuple[Batch, Array, Array]:
+            place, share, last = local.batch(step, n, seed, plan.rows)
+            rows = view.index[start + place]
+            return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), last
+
+        def advance(step: Array, work: Work, examples: Batch, share: Array, last: Array) -> Work:
+            return local.step(task, work, examples, share, last, lr, jax.random.fold_in(key, step))
+
+        if plan.segment is None:
+            return lax.fori_loop(0, steps, lambda i, work: advance(i, work, *batch(i)), work)
+
+        def body(work: Work, coming: tuple[Any, ...]) -> tuple[Work, None]:
+            step, *rest = coming
+            ahead = advance(step, work, *rest)
+            idle_is_still = local.plain and not jax.tree.leaves(work.variables.state)  # a share of nothing moves nothing
+            return ahead if plan.once or idle_is_still else where(step < steps, ahead, work), None
+
+        coming = done + jnp.arange(plan.segment)
+        return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)))[0]
+
+    return segment

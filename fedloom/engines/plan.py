@@ -1,0 +1,122 @@
+"""Plan: how a round's work is laid out on the devices at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from fedloom.algorithms.algorithm import Algorithm
+from fedloom.engines import devices as machine
+from fedloom.tasks.task import Batch, Task
+
+if TYPE_CHECKING:
+    from jaxtyping import PyTree
+
+HANDOVER = 3.0  # what handing lanes over costs on an accelerator, in steps
+SHARE = 0.5  # of an accelerator's memory that lanes may fill
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a round's work is laid out; it decides what is compiled.
+
+    Arguments:
+        mesh: the devices.
+        members: how many experiments are computed side by side.
+        lanes: how many clients of each experiment are computed side by side on each device.
+        segment: how many steps lanes take before those that finished a client take their next one; ``None`` on a CPU,
+            where a device has one lane, which takes exactly its client's steps.
+        once: whether one segment is all of a round: every client has a lane and as many steps as the others.
+        rows: how many examples a step computes on.
+        accumulates: whether a batch takes several steps.
+    """
+
+    mesh: Mesh
+    members: int
+    lanes: int
+    segment: int | None
+    once: bool
+    rows: int
+    accumulates: bool
+
+
+def plan(
+    task: Task,
+    algorithm: Algorithm,
+    sizes: np.ndarray,
+    example: Batch,
+    members: int,
+    lanes: int | None = None,
+    devices: int | None = None,
+) -> Plan:
+    """The plan that is fast on the devices at hand.
+
+    On a CPU one client after another on each core: one client's weights fit the core's cache, a hundred do not. On an
+    accelerator clients side by side, as many as fit its memory and keep it busy: with more lanes than all steps over
+    the longest client's steps, lanes only wait for that client.
+    """
+    local, m = algorithm.local, algorithm.cohort(len(sizes))
+    largest = int(sizes.max())
+    rows = local.rows(largest)
+    steps = np.asarray(local.steps(sizes, rows))
+    chosen = machine.devices()[:devices]
+    chosen = chosen[: max(1, min(len(chosen), m))]
+    mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)
+    if chosen[0].platform == "cpu" and lanes is None:
+        return Plan(mesh, members, 1, None, False, rows, accumulates)
+    mine = -(-m // len(chosen))
+    if lanes is None:
+        fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
+        useful = np.ceil(mine * steps.mean() / steps.max())
+        lanes = int(max(1, min(mine, fits, useful)))
+    segment = segment_length(steps)
+    return Plan(mesh, members, lanes, segment, lanes >= mine and segment >= steps.max(), rows, accumulates)
+
+
+def segment_length(steps: np.ndarray) -> int:
+    """The segment that costs least: short ones hand over often, long ones idle at the end of a client.
+
+    >>> segment_length(np.array([60, 60, 60]))
+    60
+    >>> segment_length(np.array([2, 3, 5, 40]))
+    2
+    """
+    candidates = sorted({int(s) for s in np.unique(steps)} | {2**i for i in range(int(steps.max()).bit_length())})
+    cost = [float(np.sum(-(-steps // s) * (s + HANDOVER))) for s in candidates]
+    return candidates[int(np.argmin(cost))]
+
+
+def lane_bytes(task: Task, algorithm: Algorithm, example: Batch, rows: int) -> int:
+    """An upper bound on the memory that a lane needs: everything that one step computes, kept."""
+    local = algorithm.local
+
+    def step(key: Any, batch: Batch) -> PyTree:
+        work = local.start(task.init(key), local.lr, accumulates=True)
+        share = jax.numpy.ones(rows)
+        return local.step(task, work, batch, share, jax.numpy.asarray(True), local.lr, key)
+
+    batch = {name: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
+    return footprint(step, jax.random.key(0), batch)
+
+
+def footprint(function: Callable[..., PyTree], *arguments: Any) -> int:
+    """The bytes of everything that a function computes on its way."""
+    return _bytes(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _bytes(jaxpr: Any) -> int:
+    own = sum(int(np.prod(v.aval.shape)) * 4 for equation in jaxpr.eqns for v in equation.outvars)
+    return own + sum(_bytes(inner) for equation in jaxpr.eqns for inner in _inner(equation))
+
+
+def _inner(equation: Any) -> Iterator[Any]:
+    for value in equation.params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            closed = getattr(item, "jaxpr", item)
+            if hasattr(closed, "eqns"):
+                yield closed

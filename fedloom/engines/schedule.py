@@ -1,0 +1,70 @@
+"""Schedule: who takes part in a round, and on which device each of them is computed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.shuffle import shuffle, words
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int, Key, UInt32
+
+INIT, COHORT, CLIENT = range(3)  # what a seed's random numbers are for
+
+
+def stream(seed: Int[Array, ""] | int, purpose: int, round: Int[Array, ""] | int = 0) -> Key[Array, ""]:
+    """The random key of a purpose in a round; every random number of a run comes from one of these."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), round)
+
+
+def client_key(seed: Int[Array, ""], round: Int[Array, ""], client: Int[Array, ""]) -> Key[Array, ""]:
+    """The random key of a client's work in a round: the same wherever and beside whomever it is computed."""
+    return jax.random.fold_in(stream(seed, CLIENT, round), client)
+
+
+@partial(jax.jit, static_argnames=("m", "clients"))
+def cohorts(
+    seeds: UInt32[Array, " members"], rounds: Int[Array, " rounds"], *, m: int, clients: int
+) -> Int[Array, "rounds members m"]:
+    """m different clients for each round of each experiment: the first m of a shuffle of all of them."""
+
+    def draw(round: Int[Array, ""], seed: UInt32[Array, ""]) -> Int[Array, " m"]:
+        key = words(stream(seed, COHORT, round))
+        return shuffle(jnp.arange(m, dtype=jnp.int32), jnp.int32(clients), key)
+
+    return jax.vmap(lambda r: jax.vmap(lambda s: draw(r, s))(seeds))(rounds)
+
+
+def deal(cohort: np.ndarray, steps: np.ndarray, devices: int) -> np.ndarray:
+    """Deal each cohort to devices, the longest work first, each to the device with the least so far.
+
+    Arguments:
+        cohort: client numbers, shape (…, m).
+        steps: how many steps each of them takes, same shape.
+
+    Returns:
+        Client numbers, shape (…, devices, m): a device's clients from the longest to the shortest, then -1.
+
+    >>> deal(np.array([[7, 8, 9]]), np.array([[1, 5, 3]]), devices=2).tolist()
+    [[[8, -1, -1], [9, 7, -1]]]
+    """
+    *lead, m = cohort.shape
+    order = np.argsort(-steps, axis=-1, kind="stable").reshape(-1, m)
+    flat = np.take_along_axis(cohort.reshape(-1, m), order, axis=1)
+    work = np.take_along_axis(steps.reshape(-1, m), order, axis=1)
+    if devices == 1:
+        return flat.reshape(*lead, 1, m)
+    dealt = np.full((len(flat), devices, m), -1, np.int32)
+    load, filled = np.zeros((len(flat), devices), np.int64), np.zeros((len(flat), devices), np.int64)
+    rows = np.arange(len(flat))
+    for i in range(m):
+        to = np.argmin(load, axis=1)
+        dealt[rows, to, filled[rows, to]] = flat[:, i]
+        filled[rows, to] += 1
+        load[rows, to] += work[:, i]
+    return dealt.reshape(*lead, devices, m)

@@ -1,0 +1,110 @@
+"""Store: the examples a program reads, on the device as a whole or brought there a few rounds at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jax.sharding import Mesh
+
+from fedloom.data.federated import FederatedData
+from fedloom.engines import devices as machine
+from fedloom.trees import record
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int, PyTree
+
+SHARE = 0.4  # of an accelerator's memory that examples may fill
+
+
+@record
+class View:
+    """What a program sees of the data: columns, and each client's range of an index into them."""
+
+    columns: PyTree
+    index: Int[Array, " examples"]
+    start: Int[Array, " clients"]
+    size: Int[Array, " clients"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A federated data set as a program reads it.
+
+    Arguments:
+        data: the examples, in the host's memory or on its disk (``numpy.memmap``).
+        mesh: the devices that read them.
+        resident: everything on the devices; ``None`` where it does not fit and is streamed.
+        budget: how many bytes of examples may be on a device at once when streamed.
+    """
+
+    data: FederatedData
+    mesh: Mesh
+    resident: View | None
+    budget: int
+
+    def view(self, clients: np.ndarray) -> View:
+        """The training examples of these clients (-1 is nobody), ready on the devices."""
+        if self.resident is not None:
+            return self.resident
+        ranges = self.data.clients["train"]
+        needed = np.unique(clients[clients >= 0])
+        rows = gather(self.data.index, ranges.start[needed], ranges.size[needed])
+        start = np.zeros_like(ranges.start)
+        start[needed] = np.cumsum(ranges.size[needed]) - ranges.size[needed]
+        room = capacity(len(rows))
+        view = View(self.block(rows, room), np.arange(room, dtype=np.int32), start, ranges.size)
+        placed: View = machine.place(view, self.mesh)
+        return placed
+
+    def block(self, rows: np.ndarray, room: int) -> dict[str, np.ndarray]:
+        """Those rows of every column, padded to a length that repeats so that nothing compiles anew."""
+        blank = np.zeros(room - len(rows), rows.dtype)
+        return {name: column[np.concatenate([rows, blank])] for name, column in self.data.columns.items()}
+
+    def fitting(self, cohorts: np.ndarray) -> int:
+        """How many of the coming rounds' cohorts (rounds, …) fit on a device at once; at least one."""
+        if self.resident is not None:
+            return len(cohorts)
+        per_round = self.data.clients["train"].size[cohorts.reshape(len(cohorts), -1)].sum(axis=1)
+        return max(1, int(np.searchsorted(np.cumsum(per_round * row_bytes(self.data)), self.budget, side="right")))
+
+
+def store(data: FederatedData, mesh: Mesh, stream: bool | None) -> Store:
+    """The store for a data set: on the devices where it fits, streamed from the host where it does not."""
+    first = mesh.devices.flat[0]
+    budget = int(SHARE * machine.memory(first))
+    if stream is None:
+        stream = first.platform != "cpu" and row_bytes(data) * len(data.columns["y"]) > budget
+    if stream:
+        return Store(data, mesh, None, budget // 2)
+    train = data.clients["train"]
+    view = View(dict(data.columns), data.index, train.start, train.size)
+    return Store(data, mesh, machine.place(view, mesh), budget)
+
+
+def row_bytes(data: FederatedData) -> int:
+    """The bytes of one example."""
+    return sum(column.nbytes // max(1, len(column)) for column in data.columns.values())
+
+
+def capacity(rows: int) -> int:
+    """The next length in steps of an eighth, so that few different ones are compiled.
+
+    >>> [capacity(n) for n in (1, 6000, 6100)]
+    [1, 6144, 6144]
+    """
+    step = max(1, 2 ** (max(rows - 1, 0).bit_length() - 3)) if rows > 8 else 1
+    return -(-rows // step) * step
+
+
+def gather(index: np.ndarray, start: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The pieces of an index, one after another.
+
+    >>> gather(np.arange(10) * 10, np.array([7, 1]), np.array([2, 3])).tolist()
+    [70, 80, 10, 20, 30]
+    """
+    ends = np.cumsum(size)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
+    return index[np.repeat(start, size) + within]

@@ -1,0 +1,47 @@
+"""Task: what is learned, as three pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedloom.trees import record
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Key, PyTree
+
+Batch = dict[str, Any]
+"""Column name → the rows of a batch."""
+
+
+@record
+class Variables:
+    """Everything a model is made of.
+
+    Arguments:
+        params: what gradients train.
+        state: what the forward pass updates instead (running statistics of batch norm); an empty dictionary for most.
+    """
+
+    params: PyTree
+    state: PyTree
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned, as three pure functions.
+
+    Arguments:
+        name: what it is called in tables.
+        init: random key → variables.
+        loss: (variables, batch, random key) → (the loss of each example, the new state). Losses come per example so
+            that masks and weights are exact.
+        metrics: (variables, batch) → for each metric its value for each example, and under ``count`` what those values
+            are out of (1 for an example that is judged once); the mean is Σ value / Σ count, over any batches.
+    """
+
+    name: str
+    init: Callable[[Key[Array, ""]], Variables]
+    loss: Callable[[Variables, Batch, Key[Array, ""]], tuple[Float[Array, " batch"], PyTree]]
+    metrics: Callable[[Variables, Batch], dict[str, Float[Array, " batch"]]]

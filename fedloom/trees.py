@@ -1,0 +1,86 @@
+"""The few operations on pytrees of parameters that everything shares."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, PyTree
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """A frozen dataclass that is also a pytree: fields marked :func:`static` decide what is compiled, the others are
+    arguments of the compiled program."""
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+
+
+def static(default: Any = dataclasses.MISSING) -> Any:
+    """A field of a :func:`record` that decides what is compiled; it must be hashable."""
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+def stack(trees: list[T]) -> T:
+    """Many trees of one shape as one tree with a leading axis.
+
+    >>> stack([{"w": 1.0}, {"w": 2.0}])["w"].tolist()
+    [1.0, 2.0]
+    """
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def member(tree: T, i: int) -> T:
+    """The i-th tree of a stack."""
+    return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def subtract(a: T, b: T) -> T:
+    """a - b, leaf by leaf."""
+    return jax.tree.map(lambda x, y: x - y, a, b)
+
+
+def where(condition: Bool[Array, "*lead"], a: T, b: T) -> T:
+    """a where the condition (over the leading axes) holds, else b."""
+
+    def leaf(x: Array, y: Array) -> Array:
+        return jnp.where(condition.reshape(condition.shape + (1,) * (x.ndim - condition.ndim)), x, y)
+
+    return jax.tree.map(leaf, a, b)
+
+
+def count(tree: PyTree) -> int:
+    """How many numbers a tree holds.
+
+    >>> count({"w": np.zeros((3, 2)), "b": np.zeros(2)})
+    8
+    """
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def nbytes(tree: PyTree) -> int:
+    """How many bytes a tree's numbers take."""
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def flatten(tree: PyTree) -> dict[str, np.ndarray]:
+    """A tree as a flat dictionary with dotted names, for files.
+
+    >>> list(flatten({"hidden": {"w": np.zeros(2), "b": np.zeros(1)}}))
+    ['hidden.b', 'hidden.w']
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.array(leaf) for path, leaf in leaves}
+
+
+def unflatten(like: T, flat: dict[str, np.ndarray]) -> T:
+    """The tree shaped like another from its flat dictionary; :class:`KeyError` names what is missing."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: jnp.asarray(flat[jax.tree_util.keystr(path, simple=True, separator=".")]), like
+    )
