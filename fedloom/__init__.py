@@ -1,0 +1,38 @@
+"""fedloom: federated learning, compiled.
+
+>>> import fedloom as fl
+>>> data = fl.data.mnist().partition(fl.partition.iid(clients=100))
+>>> run = fl.run(data, fl.tasks.logistic(), fl.fedavg(lr=0.1), rounds=3, evaluate=["test"])
+>>> run.history.last("test_accuracy") > 0.8
+True
+"""
+
+from fedloom import algorithms, combine, data, engines, errors, local, runs, tasks
+from fedloom.algorithms import Algorithm, fedavg, fedsgd, server
+from fedloom.data import partition
+from fedloom.runs import Experiment, History, Run, load, plot, run, sweep
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "Experiment",
+    "History",
+    "Run",
+    "algorithms",
+    "combine",
+    "data",
+    "engines",
+    "errors",
+    "fedavg",
+    "fedsgd",
+    "load",
+    "local",
+    "partition",
+    "plot",
+    "run",
+    "runs",
+    "server",
+    "sweep",
+    "tasks",
+]

@@ -32,13 +32,13 @@ def mix(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:
     return x ^ (x >> 16)
 
 
-def words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
+def words(key: Key[Array, ""]) -> UInt32[Array, 2]:
     """A random key as two 32-bit words, the form in which :func:`shuffle` takes it."""
     return jax.random.key_data(key)[-2:].astype(jnp.uint32)
 
 
 def shuffle(
-    position: Int[Array, "*shape"], n: Int[Array, ""], key: UInt32[Array, "2"], epoch: Int[Array, ""] | int = 0
+    position: Int[Array, "*shape"], n: Int[Array, ""], key: UInt32[Array, 2], epoch: Int[Array, ""] | int = 0
 ) -> Int[Array, "*shape"]:
     """The element at each position of a random permutation of 0 … n-1; another epoch is another permutation.
 

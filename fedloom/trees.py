@@ -18,7 +18,8 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
     """A frozen dataclass that is also a pytree: fields marked :func:`static` decide what is compiled, the others are
-    arguments of the compiled program."""
+    arguments of the compiled program.
+    """
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
 
 
@@ -42,12 +43,12 @@ def member(tree: T, i: int) -> T:
 
 
 def subtract(a: T, b: T) -> T:
-    """a - b, leaf by leaf."""
+    """A - b, leaf by leaf."""
     return jax.tree.map(lambda x, y: x - y, a, b)
 
 
 def where(condition: Bool[Array, "*lead"], a: T, b: T) -> T:
-    """a where the condition (over the leading axes) holds, else b."""
+    """A where the condition (over the leading axes) holds, else b."""
 
     def leaf(x: Array, y: Array) -> Array:
         return jnp.where(condition.reshape(condition.shape + (1,) * (x.ndim - condition.ndim)), x, y)

@@ -46,7 +46,7 @@ class Algorithm:
     fraction: float = static()
 
     def cohort(self, clients: int) -> int:
-        """m = max(C·K, 1), to the nearest client.
+        """M = max(C·K, 1), to the nearest client.
 
         >>> from fedloom.algorithms import fedavg
         >>> [fedavg(fraction=c).cohort(100) for c in (0.0, 0.1, 1.0)]
@@ -54,13 +54,30 @@ class Algorithm:
         """
         return max(round(self.fraction * clients), 1)
 
+    def describe(self) -> dict[str, float | int | str | None]:
+        """What it is made of, by name: for tables, and for checking that a resumed run is the same one."""
+        local, server = self.local, self.server
+        return {
+            "fraction": self.fraction,
+            "epochs": int(local.epochs),
+            "batch_size": local.batch_size,
+            "lr": float(local.lr),
+            "decay": float(local.decay),
+            "optimizer": getattr(local.optimizer, "__name__", repr(local.optimizer)),
+            "weighting": getattr(self.weighting, "__name__", repr(self.weighting)),
+            "server": server.name,
+            "server_lr": float(server.lr),
+            "server_momentum": float(server.momentum),
+        }
+
     def init(self, variables: Variables) -> ServerState:
         """The server's state before the first round."""
         return ServerState(variables, self.server.transformation().init(variables.params), jnp.int32(0))
 
     def apply(self, state: ServerState, mean: Variables) -> ServerState:
         """The server's step: its optimiser sees minus the mean update as the gradient. Non-trainable state takes the
-        mean as it is."""
+        mean as it is.
+        """
         params = state.variables.params
         gradient = jax.tree.map(jnp.negative, mean.params)
         change, memory = self.server.transformation().update(gradient, state.optimizer, params)

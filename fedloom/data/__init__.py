@@ -1,7 +1,8 @@
 """Data: sources give a Dataset, a partition deals it to clients, and the result is FederatedData."""
 
+from fedloom.data import partition
 from fedloom.data.dataset import Dataset
 from fedloom.data.federated import FederatedData, Ranges
 from fedloom.data.sources.mnist import mnist
 
-__all__ = ["Dataset", "FederatedData", "Ranges", "mnist"]
+__all__ = ["Dataset", "FederatedData", "Ranges", "mnist", "partition"]

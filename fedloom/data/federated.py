@@ -77,7 +77,7 @@ class FederatedData:
         parts = [self.index, *(a for r in self.clients.values() for a in (r.start, r.size)), *self.central.values()]
         digest = 0
         for array in [*parts, self.columns["y"], *(c[:: max(1, len(c) // 1000)] for c in self.columns.values())]:
-            digest = zlib.crc32(np.ascontiguousarray(array).view(np.uint8), digest)
+            digest = zlib.crc32(np.ascontiguousarray(array).tobytes(), digest)
         return f"{self.name}:{len(self)}:{digest:08x}"
 
     def _has(self, split: str) -> bool:

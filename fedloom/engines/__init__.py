@@ -1,5 +1,6 @@
 """Engines: where and how a round's work is computed."""
 
-from fedloom.engines.compiled import Compiled, Program, compiled
+from fedloom.engines.compiled import Compiled, compiled
+from fedloom.engines.program import Program
 
 __all__ = ["Compiled", "Program", "compiled"]

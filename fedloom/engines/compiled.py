@@ -4,121 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.sharding import PartitionSpec as P
 
-from fedloom.algorithms.algorithm import Algorithm, ServerState
+from fedloom.algorithms.algorithm import Algorithm
 from fedloom.data.federated import FederatedData
 from fedloom.engines import devices as machine
-from fedloom.engines.evaluate import Judge, judge
-from fedloom.engines.lanes import Total, work_through
-from fedloom.engines.plan import Plan, lane_bytes, plan
-from fedloom.engines.schedule import INIT, cohorts, deal, stream
-from fedloom.engines.store import Store, View, store
+from fedloom.engines.evaluate import judge
+from fedloom.engines.plan import SHARE, lane_bytes, plan
+from fedloom.engines.program import Program
+from fedloom.engines.store import store
 from fedloom.errors import require
 from fedloom.tasks.task import Task
-from fedloom.trees import member, record, stack
-
-if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, UInt32
-
-
-@record
-class Rounds:
-    """What some rounds did, one row a round, one column an experiment."""
-
-    loss: Float[Array, "rounds members"]
-    computed: Float[Array, "rounds members"]
-
-
-@dataclass(frozen=True)
-class Program:
-    """One or several experiments on the same data and task, ready to run; made by :meth:`Compiled.program`."""
-
-    task: Task
-    algorithm: Algorithm
-    data: FederatedData
-    plan: Plan
-    store: Store
-    judge: Judge
-    seeds: np.ndarray
-    m: int
-
-    def init(self) -> ServerState:
-        """Every experiment's state before its first round."""
-        make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)))))
-        states: ServerState = machine.place(make(self.algorithm, self.seeds), self.plan.mesh)
-        return states
-
-    def place(self, state: ServerState) -> ServerState:
-        """A state that was saved, back on the devices."""
-        placed: ServerState = machine.place(state, self.plan.mesh)
-        return placed
-
-    def cohorts(self, first: int, rounds: int) -> np.ndarray:
-        """Who takes part in the rounds from the first on: (rounds, experiments, m)."""
-        numbers = first + np.arange(rounds, dtype=np.int32)
-        return np.asarray(cohorts(self.seeds, numbers, m=self.m, clients=len(self.data)))
-
-    def steps(self, cohort: np.ndarray) -> np.ndarray:
-        """How many steps each of a cohort takes."""
-        epochs = np.asarray(self.algorithm.local.epochs)[:, None]
-        return epochs * -(-self.data.clients["train"].size[cohort] // self.plan.rows)
-
-    def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
-        """The state some rounds later, and what those rounds did."""
-        parts = []
-        chosen = self.cohorts(first, rounds)
-        while len(chosen):
-            now = self.store.fitting(chosen)
-            dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
-            view = self.store.view(dealt)
-            state, did = _advance(self.task, self.plan, self.algorithm, view, state, self.seeds, dealt)
-            parts.append(did)
-            chosen = chosen[now:]
-        return state, jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *parts)
-
-    def evaluate(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
-        """Every metric of every experiment's shared model on a part of the data."""
-        return self.judge.evaluate(state.variables, split)
-
-
-@partial(jax.jit, static_argnames=("task", "plan"))
-def _advance(
-    task: Task,
-    plan: Plan,
-    algorithm: Algorithm,
-    view: View,
-    state: ServerState,
-    seeds: UInt32[Array, " X"],
-    schedule: Int[Array, "rounds X devices m"],
-) -> tuple[ServerState, Rounds]:
-    """Rounds in one program. Each device works through its part of every cohort; then they add up what they have."""
-
-    def rounds(
-        algorithm: Algorithm, view: View, state: ServerState, seeds: Array, schedule: Array
-    ) -> tuple[ServerState, Rounds]:
-        def one(state: ServerState, cohort: Array) -> tuple[ServerState, Rounds]:
-            mine = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, cohort[:, 0])
-            total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
-            mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, total.weight), total.update)
-            return jax.vmap(lambda a, s, u: a.apply(s, u))(algorithm, state, mean), Rounds(
-                total.loss / total.examples, total.computed
-            )
-
-        return lax.scan(one, state, schedule)
-
-    if plan.mesh.size == 1:
-        return rounds(algorithm, view, state, seeds, schedule)
-    specs = (P(), P(), P(), P(), P(None, None, machine.AXIS))
-    spread = jax.shard_map(rounds, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)
-    return spread(algorithm, view, state, seeds, schedule)
+from fedloom.trees import stack
 
 
 @dataclass(frozen=True)
@@ -131,13 +29,14 @@ class Compiled:
 
     def group(self, data: FederatedData, task: Task, algorithm: Algorithm) -> int:
         """How many experiments are best computed in one program: one after another on a CPU, where each then gives
-        exactly the numbers it gives alone; as many as fit on an accelerator."""
+        exactly the numbers it gives alone; as many as fit on an accelerator.
+        """
         first = machine.devices()[0]
         if first.platform == "cpu" and self.lanes is None:
             return 1
         rows = algorithm.local.rows(int(data.clients["train"].size.max()))
         lanes = self.lanes or algorithm.cohort(len(data))
-        return max(1, int(0.5 * machine.memory(first) / (lanes * lane_bytes(task, algorithm, data.columns, rows))))
+        return max(1, int(SHARE * machine.memory(first) / (lanes * lane_bytes(task, algorithm, data.columns, rows))))
 
     def program(
         self, data: FederatedData, task: Task, algorithms: Sequence[Algorithm], seeds: Sequence[int]
@@ -169,6 +68,3 @@ def compiled(*, devices: int | None = None, lanes: int | None = None, stream: bo
     require(lanes is None or lanes >= 1, "lanes", "at least 1", lanes)
     machine.devices()
     return Compiled(devices, lanes, stream)
-
-
-__all__ = ["Compiled", "Program", "Rounds", "compiled", "member"]

@@ -37,7 +37,7 @@ def devices() -> tuple[jax.Device, ...]:
     except RuntimeError:
         if jax.default_backend() == "cpu" and len(jax.devices()) < cores():
             warnings.warn(
-                f"JAX was already running on {len(jax.devices())} CPU device(s) before fedloom could ask for {cores()}: "
+                f"JAX was running on {len(jax.devices())} CPU device(s) before fedloom could ask for {cores()}: "
                 "call fedloom.engines.compiled() before any other JAX computation to use every core",
                 stacklevel=2,
             )
@@ -46,7 +46,7 @@ def devices() -> tuple[jax.Device, ...]:
 
 def _remember_compilations() -> None:
     """Keep compiled programs on disk, unless the user has said where or that not."""
-    if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    if jax.config.values["jax_compilation_cache_dir"] is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(root / "fedloom" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)

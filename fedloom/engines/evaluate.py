@@ -35,7 +35,7 @@ class Judge:
     placed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def evaluate(self, variables: Variables, split: str) -> dict[str, np.ndarray]:
-        """metric → its mean over the part's examples, for each experiment."""
+        """Metric → its mean over the part's examples, for each experiment."""
         sums: dict[str, np.ndarray] = {}
         for columns, rows, live in self.batches(split):
             for name, value in _sums(self.task, self.plan, columns, variables, rows, live).items():
@@ -43,7 +43,7 @@ class Judge:
         count = sums.pop("count")
         return {name: value / count for name, value in sums.items()}
 
-    def batches(self, split: str) -> Iterator[tuple[PyTree, Array, Array]]:
+    def batches(self, split: str) -> Iterator[tuple[PyTree, np.ndarray, np.ndarray]]:
         """Columns, row numbers (devices, batches, rows) and which of them are real."""
         resident = self.store.resident
         if resident is not None:
@@ -86,7 +86,7 @@ def _sums(
     rows: Int[Array, "devices batches rows"],
     live: Float[Array, "devices batches rows"],
 ) -> dict[str, Float[Array, " X"]]:
-    """metric → its sum over all live rows, for each experiment."""
+    """Metric → its sum over all live rows, for each experiment."""
 
     def mine(columns: PyTree, variables: Variables, rows: Array, live: Array) -> dict[str, Array]:
         def over(variables: Variables) -> dict[str, Array]:

@@ -21,10 +21,13 @@ from fedloom.engines.store import View
 from fedloom.local.sgd import Work
 from fedloom.shuffle import words
 from fedloom.tasks.task import Batch, Task, Variables
-from fedloom.trees import record, where
+from fedloom.trees import member, record, where
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, UInt32
+
+
+UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which launching kernels holds up (H200)
 
 
 @record
@@ -33,8 +36,6 @@ class Total:
 
     update: Variables
     weight: Float[Array, " X"]
-    loss: Float[Array, " X"]
-    examples: Float[Array, " X"]
     computed: Float[Array, " X"]
 
 
@@ -60,19 +61,24 @@ class Lanes:
 def spread(plan: Plan, function: Callable[..., Any], kinds: str) -> Callable[..., Any]:
     """A function of one lane, over all lanes of all experiments.
 
-    ``kinds`` says of each argument whether it differs by lane (l), by experiment (x), or is shared (s). With one lane
-    of one experiment nothing is vectorised: the axes are taken off and put back, so that a CPU sees plain matrices.
+    ``kinds`` says of each argument whether it differs by lane (l), by experiment (x), or is shared (s). An axis of
+    length one is taken off and put back rather than vectorised over: a compiler finds its fast matrix products only
+    without it.
     """
-    if plan.members == plan.lanes == 1:
+    lanes = _over(plan.lanes, function, [k == "l" for k in kinds])
+    return _over(plan.members, lanes, [k != "s" for k in kinds])
 
-        def alone(*arguments: Any) -> Any:
-            taken = [jax.tree.map(lambda a, k=k: a if k == "s" else a[0, 0] if k == "l" else a[0], argument)
-                     for k, argument in zip(kinds, arguments, strict=True)]  # fmt: skip
-            return jax.tree.map(lambda a: a[None, None], function(*taken))
 
-        return alone
-    inner = jax.vmap(function, in_axes=tuple(0 if k == "l" else None for k in kinds), axis_size=plan.lanes)
-    return jax.vmap(inner, in_axes=tuple(None if k == "s" else 0 for k in kinds))
+def _over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callable[..., Any]:
+    """The function over a leading axis of the mapped arguments."""
+    if size > 1:
+        return jax.vmap(function, in_axes=[0 if m else None for m in mapped], axis_size=size)
+
+    def alone(*arguments: Any) -> Any:
+        taken = [member(a, 0) if m else a for a, m in zip(arguments, mapped, strict=True)]
+        return jax.tree.map(lambda a: a[None], function(*taken))
+
+    return alone
 
 
 def work_through(
@@ -93,7 +99,7 @@ def work_through(
     rates = jax.vmap(lambda a, r: a.rate(r))(local, round)
     begin = spread(plan, lambda v, a, lr: a.start(v, lr, plan.accumulates), "xxx")
     segment = spread(plan, _segment(task, plan), "llllllxxs")
-    reply = spread(plan, lambda work, n, v, a: _weighted(a, work, v, n, plan), "llxx")
+    reply = spread(plan, lambda work, n, v, a: _weighted(a, work, v, n), "llxx")
     fresh = begin(sent, local, rates)
 
     def advance(lanes: Lanes) -> Lanes:
@@ -106,13 +112,11 @@ def work_through(
         work = segment(lanes.work, lanes.step, n, start, steps, keys, local, rates, view)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        weight, replies, loss = reply(work, n, sent, algorithm)
+        weight, replies = reply(work, n, sent, algorithm)
         weight = jnp.where(done, weight, 0)
         total = Total(
             update=jax.tree.map(lambda a, r: a + jnp.einsum("xl,xl...->x...", weight, r), lanes.total.update, replies),
             weight=lanes.total.weight + weight.sum(1),
-            loss=lanes.total.loss + jnp.where(done, loss * n, 0).sum(1),
-            examples=lanes.total.examples + jnp.where(done, n, 0).sum(1),
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
         )
         slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1) - 1, lanes.slot)
@@ -121,7 +125,7 @@ def work_through(
 
     x = cohort.shape[0]
     zero = jnp.zeros(x)
-    nothing = Total(jax.tree.map(jnp.zeros_like, sent), zero, zero, zero, zero)
+    nothing = Total(jax.tree.map(jnp.zeros_like, sent), zero, zero)
     slots = jnp.broadcast_to(jnp.arange(plan.lanes), (x, plan.lanes))
     lanes = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh, nothing)
     if plan.once:
@@ -130,9 +134,9 @@ def work_through(
     return lax.while_loop(busy, advance, lanes).total
 
 
-def _weighted(algorithm: Algorithm, work: Work, sent: Variables, n: Array, plan: Plan) -> tuple[Array, Variables, Array]:
-    reply = algorithm.local.finish(work, sent, n, plan.rows)
-    return algorithm.weighting(reply), reply.update, reply.loss
+def _weighted(algorithm: Algorithm, work: Work, sent: Variables, n: Array) -> tuple[Array, Variables]:
+    reply = algorithm.local.finish(work, sent, n)
+    return algorithm.weighting(reply), reply.update
 
 
 def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
@@ -157,10 +161,10 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         def body(work: Work, coming: tuple[Any, ...]) -> tuple[Work, None]:
             step, *rest = coming
             ahead = advance(step, work, *rest)
-            idle_is_still = local.plain and not jax.tree.leaves(work.variables.state)  # a share of nothing moves nothing
-            return ahead if plan.once or idle_is_still else where(step < steps, ahead, work), None
+            still = local.scales_loss and not jax.tree.leaves(work.variables.state)  # where shares are 0 nothing moves
+            return ahead if still else where(step < steps, ahead, work), None
 
         coming = done + jnp.arange(plan.segment)
-        return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)))[0]
+        return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)), unroll=1 if plan.members > 1 else UNROLL)[0]
 
     return segment

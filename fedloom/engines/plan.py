@@ -17,8 +17,9 @@ from fedloom.tasks.task import Batch, Task
 if TYPE_CHECKING:
     from jaxtyping import PyTree
 
-HANDOVER = 3.0  # what handing lanes over costs on an accelerator, in steps
+IDLE = 0.05  # of the steps that lanes may idle through at the ends of clients
 SHARE = 0.5  # of an accelerator's memory that lanes may fill
+BATCHES = 0.05  # and that the batches of a segment may fill
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def plan(
     local, m = algorithm.local, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
     rows = local.rows(largest)
-    steps = np.asarray(local.steps(sizes, rows))
+    steps = np.asarray(local.epochs * -(-sizes // rows))
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
     mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)
@@ -74,21 +75,27 @@ def plan(
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
         useful = np.ceil(mine * steps.mean() / steps.max())
         lanes = int(max(1, min(mine, fits, useful)))
-    segment = segment_length(steps)
+    batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
+    segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
     return Plan(mesh, members, lanes, segment, lanes >= mine and segment >= steps.max(), rows, accumulates)
 
 
-def segment_length(steps: np.ndarray) -> int:
-    """The segment that costs least: short ones hand over often, long ones idle at the end of a client.
+def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
+    """The longest segment that idles through little at the ends of clients; short ones hand over more often.
+
+    Arguments:
+        steps: how many steps each client takes.
+        most: the longest segment whose batches fit the memory.
 
     >>> segment_length(np.array([60, 60, 60]))
     60
     >>> segment_length(np.array([2, 3, 5, 40]))
-    2
+    1
     """
-    candidates = sorted({int(s) for s in np.unique(steps)} | {2**i for i in range(int(steps.max()).bit_length())})
-    cost = [float(np.sum(-(-steps // s) * (s + HANDOVER))) for s in candidates]
-    return candidates[int(np.argmin(cost))]
+    lengths = sorted({int(s) for s in np.unique(steps)} | {2**i for i in range(int(steps.max()).bit_length())})
+    total = int(steps.sum())
+    fine = [s for s in lengths if int((-(-steps // s) * s).sum()) <= (1 + IDLE) * total]
+    return min(max(fine), most)
 
 
 def lane_bytes(task: Task, algorithm: Algorithm, example: Batch, rows: int) -> int:

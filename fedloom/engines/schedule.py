@@ -27,15 +27,15 @@ def client_key(seed: Int[Array, ""], round: Int[Array, ""], client: Int[Array, "
     return jax.random.fold_in(stream(seed, CLIENT, round), client)
 
 
-@partial(jax.jit, static_argnames=("m", "clients"))
+@partial(jax.jit, static_argnames="m")
 def cohorts(
-    seeds: UInt32[Array, " members"], rounds: Int[Array, " rounds"], *, m: int, clients: int
+    seeds: UInt32[Array, " members"], rounds: Int[Array, " rounds"], clients: Int[Array, ""], *, m: int
 ) -> Int[Array, "rounds members m"]:
-    """m different clients for each round of each experiment: the first m of a shuffle of all of them."""
+    """M different clients for each round of each experiment: the first m of a shuffle of all of them."""
 
     def draw(round: Int[Array, ""], seed: UInt32[Array, ""]) -> Int[Array, " m"]:
         key = words(stream(seed, COHORT, round))
-        return shuffle(jnp.arange(m, dtype=jnp.int32), jnp.int32(clients), key)
+        return shuffle(jnp.arange(m, dtype=jnp.int32), clients, key)
 
     return jax.vmap(lambda r: jax.vmap(lambda s: draw(r, s))(seeds))(rounds)
 

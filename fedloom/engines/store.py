@@ -23,9 +23,9 @@ class View:
     """What a program sees of the data: columns, and each client's range of an index into them."""
 
     columns: PyTree
-    index: Int[Array, " examples"]
-    start: Int[Array, " clients"]
-    size: Int[Array, " clients"]
+    index: Int[Array | np.ndarray, " examples"]
+    start: Int[Array | np.ndarray, " clients"]
+    size: Int[Array | np.ndarray, " clients"]
 
 
 @dataclass(frozen=True)

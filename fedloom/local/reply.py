@@ -18,9 +18,7 @@ class Reply:
     Arguments:
         update: its variables after local work minus those it was sent.
         examples: how many training examples it has.
-        loss: the mean loss of the batches it trained on.
     """
 
     update: Variables
     examples: Float[Array, ""]
-    loss: Float[Array, ""]

@@ -42,7 +42,6 @@ class Work:
     variables: Variables
     optimizer: PyTree
     gradient: PyTree
-    loss: Float[Array, ""]
 
 
 @record
@@ -78,10 +77,11 @@ class Sgd:
         return jnp.asarray(self.lr * jnp.power(self.decay, round), jnp.float32)
 
     def batch(
-        self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, "2"], rows: int
+        self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
     ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Bool[Array, ""]]:
         """Which of a client's n examples a step trains on, each one's share of the batch's loss (nothing for the rows
-        by which the last batch is short), and whether the optimiser moves after it."""
+        by which the last batch is short), and whether the optimiser moves after it.
+        """
         per_epoch = jnp.maximum(-(-n // rows), 1)
         epoch, within = step // per_epoch, step % per_epoch
         place = within * rows + jnp.arange(rows, dtype=jnp.int32)
@@ -93,9 +93,9 @@ class Sgd:
         return jnp.where(present, shuffled, 0), share, jnp.asarray(True)
 
     @property
-    def plain(self) -> bool:
-        """Whether the optimiser is SGD and nothing more."""
-        return self.optimizer is optax.sgd
+    def scales_loss(self) -> bool:
+        """Whether the learning rate multiplies the loss: with SGD and nothing more, on an accelerator."""
+        return self.optimizer is optax.sgd and jax.default_backend() != "cpu"
 
     def accumulates(self, rows: int, largest: int) -> bool:
         """Whether the gradient of one batch is summed over several steps."""
@@ -104,7 +104,7 @@ class Sgd:
     def start(self, variables: Variables, lr: Scalar, accumulates: bool) -> Work:
         """A client's work, not begun."""
         gradient = jax.tree.map(jnp.zeros_like, variables.params) if accumulates else None
-        return Work(variables, self.optimizer(lr).init(variables.params), gradient, jnp.float32(0))
+        return Work(variables, self.optimizer(lr).init(variables.params), gradient)
 
     def step(
         self,
@@ -118,38 +118,36 @@ class Sgd:
     ) -> Work:
         """One step: w ← w - η ∇ Σ share·ℓ, or one more term of the gradient where a batch takes several steps.
 
-        Plain SGD is computed as w + ∇ Σ (-η·share)·ℓ, which is the same; but η then scales a few losses and not every
-        gradient, and the compiler can add a gradient's matrix product right into the weights.
+        On an accelerator plain SGD is computed as w + ∇ Σ (-η·share)·ℓ, which is the same; but η then scales a few
+        losses and not every gradient, and the compiler adds a gradient's matrix product right into the weights.
         """
-        scale = -lr if self.plain else 1.0
+        scale = -lr if self.scales_loss else 1.0
 
-        def total(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, ""], PyTree]]:
+        def total(params: PyTree) -> tuple[Float[Array, ""], PyTree]:
             losses, state = task.loss(Variables(params, work.variables.state), batch, key)
-            return jnp.sum((scale * share) * losses), (jnp.sum(share * losses), state)
+            return jnp.sum(scale * share * losses), state
 
         params = work.variables.params
-        gradient, (loss, state) = jax.grad(total, has_aux=True)(params)
-        loss = work.loss + loss
+        gradient, state = jax.grad(total, has_aux=True)(params)
         if work.gradient is None:
             params, memory = self.move(params, gradient, work.optimizer, lr)
-            return Work(Variables(params, state), memory, None, loss)
+            return Work(Variables(params, state), memory, None)
         gradient = jax.tree.map(jnp.add, work.gradient, gradient)
         moved, memory = self.move(params, gradient, work.optimizer, lr)
         params, memory = where(last, (moved, memory), (params, work.optimizer))
         gradient = where(last, jax.tree.map(jnp.zeros_like, gradient), gradient)
-        return Work(Variables(params, state), memory, gradient, loss)
+        return Work(Variables(params, state), memory, gradient)
 
     def move(self, params: PyTree, gradient: PyTree, memory: PyTree, lr: Scalar) -> tuple[PyTree, PyTree]:
         """The optimiser's step."""
-        if self.plain:
+        if self.scales_loss:
             return optax.apply_updates(params, gradient), memory
         change, memory = self.optimizer(lr).update(gradient, memory, params)
         return optax.apply_updates(params, change), memory
 
-    def finish(self, work: Work, sent: Variables, n: Int[Array, ""], rows: int) -> Reply:
+    def finish(self, work: Work, sent: Variables, n: Int[Array, ""]) -> Reply:
         """The reply of a client that has done its work."""
-        batches = self.epochs if self.batch_size is None else self.steps(n, rows)
-        return Reply(subtract(work.variables, sent), n.astype(jnp.float32), work.loss / jnp.maximum(batches, 1))
+        return Reply(subtract(work.variables, sent), n.astype(jnp.float32))
 
 
 def sgd(
@@ -177,7 +175,7 @@ def sgd(
     """
     require(lr > 0, "lr", "above 0", lr)
     require(epochs >= 1, "epochs", "at least 1", epochs)
-    require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or none: everything at once)", batch_size)
+    require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
     require(0 < decay <= 1, "decay", "above 0 and at most 1", decay)
     require(microbatch >= 1, "microbatch", "at least 1", microbatch)
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer

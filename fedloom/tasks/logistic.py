@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 
 from fedloom.tasks.classification import as_float, classification
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 def logistic(inputs: int = 784, classes: int = 10) -> Task:
     """softmax(x·W + b); 7,850 parameters as it stands.
 
+    >>> import jax
     >>> from fedloom.trees import count
     >>> count(logistic().init(jax.random.key(0)).params)
     7850

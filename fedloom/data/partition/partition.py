@@ -38,7 +38,7 @@ class Partition:
 
 
 def even(n: int, parts: int) -> np.ndarray:
-    """n things in parts that differ by one at most.
+    """N things in parts that differ by one at most.
 
     >>> even(10, 4).tolist()
     [3, 3, 2, 2]

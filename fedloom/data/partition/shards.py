@@ -17,7 +17,7 @@ def shards(clients: int = 100, per_client: int = 2) -> Partition:
     >>> labels = np.array([1, 0, 1, 0, 1, 0, 1, 0])
     >>> rows, sizes = shards(clients=4, per_client=1).deal(labels, np.random.default_rng(0))
     >>> [sorted(set(labels[part].tolist())) for part in np.split(rows, np.cumsum(sizes)[:-1])]
-    XX
+    [[1], [0], [0], [1]]
     """
     require(per_client >= 1, "per_client", "at least 1", per_client)
 

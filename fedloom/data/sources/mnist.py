@@ -23,7 +23,7 @@ def read_idx(path: Path) -> np.ndarray:
     if not path.exists():
         raise DataError(f"{path} is missing: reinstall fedloom, or give the folder that holds it")
     try:
-        raw = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read ({error}): fetch it again") from error
     if len(raw) < 4 or raw[:3] != b"\0\0\x08":

@@ -1,0 +1,5 @@
+"""`python -m fedloom` is the command line."""
+
+from fedloom.cli import main
+
+main()

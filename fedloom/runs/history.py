@@ -1,0 +1,79 @@
+"""History: what a run measured, round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedloom.errors import UnknownName
+
+Row = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class History:
+    """What a run measured: one row for each evaluation.
+
+    Every row has ``round``, ``seconds``, ``steps`` (local steps so far), ``bytes_up``, ``bytes_down`` (so far, all
+    clients together), ``update_norm`` (of the last round) and, for each part of the data that was evaluated, its
+    metrics: ``test_accuracy``, ``train_loss`` and so on.
+
+    >>> history = History(({"round": 1, "test_accuracy": 0.5}, {"round": 2, "test_accuracy": 0.9}))
+    >>> history.best("test_accuracy"), history.reached("test_accuracy", 0.7)
+    (0.9, 2)
+    """
+
+    rows: tuple[Row, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __add__(self, row: Row) -> History:
+        return History((*self.rows, row))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of what was measured."""
+        return tuple(self.rows[-1]) if self.rows else ()
+
+    def column(self, name: str) -> np.ndarray:
+        """One measure over all rows; NaN where a row does not have it."""
+        if name not in self.columns:
+            raise UnknownName("column", name, self.columns)
+        return np.array([row.get(name, math.nan) for row in self.rows], float)
+
+    def so_far(self, name: str) -> np.ndarray:
+        """The best of a measure up to each row: the smallest of a loss, the largest of anything else."""
+        pick = np.fmin if lower_is_better(name) else np.fmax
+        return np.asarray(pick.accumulate(self.column(name)))
+
+    def best(self, name: str) -> float:
+        """The best of a measure over all rows."""
+        return float(self.so_far(name)[-1])
+
+    def last(self, name: str) -> float:
+        """The measure in the last row."""
+        return float(self.column(name)[-1])
+
+    def reached(self, name: str, target: float) -> int | None:
+        """The first round in which a measure reached the target, or ``None``."""
+        values = self.column(name)
+        hit = values <= target if lower_is_better(name) else values >= target
+        return int(self.column("round")[np.argmax(hit)]) if hit.any() else None
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether a smaller value of this measure is better.
+
+    >>> lower_is_better("test_loss"), lower_is_better("test_accuracy")
+    (True, False)
+    """
+    return name.endswith("loss")
+
+
+def from_rows(rows: Iterable[Row]) -> History:
+    """A history from rows that were read from a file."""
+    return History(tuple(dict(row) for row in rows))

@@ -1,0 +1,102 @@
+"""Report: a run as it goes, and in the end, for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedloom.runs.history import History
+from fedloom.runs.runner import Run, Watch
+from fedloom.runs.stopping import Stop
+
+
+@contextmanager
+def live(console: Console, stop: Stop, shown: bool) -> Iterator[Callable[[Sequence[str]], Watch]]:
+    """Inside, a function that makes a progress line for some experiments: accuracy, rounds a second, time left."""
+    if not shown:
+        yield lambda labels: lambda histories: None  # noqa: ARG005
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds  {task.fields[speed]}  {task.fields[metrics]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+
+        def begin(labels: Sequence[str]) -> Watch:
+            name = labels[0] if len(labels) == 1 else f"{len(labels)} experiments"
+            line = progress.add_task(name, total=stop.rounds, speed="compiling …", metrics="")
+
+            def watch(histories: Sequence[History]) -> None:
+                done = max(h.last("round") for h in histories)
+                progress.update(line, completed=done, speed=speed(histories), metrics=headline(histories))
+
+            return watch
+
+        yield begin
+
+
+def speed(histories: Sequence[History]) -> str:
+    """Rounds a second over the last ten evaluations."""
+    longest = max(histories, key=len)
+    recent = longest.rows[-10:]
+    rounds, seconds = (recent[-1][name] - recent[0][name] for name in ("round", "seconds"))
+    return f"{rounds / seconds:.1f}/s" if rounds and seconds else "compiling …"
+
+
+def headline(histories: Sequence[History]) -> str:
+    """The accuracies as they are; of several experiments, the best."""
+    names = [n for n in histories[0].columns if n.endswith("_accuracy")]
+    values = [f"{n.removesuffix('_accuracy')} {max(h.last(n) for h in histories):.2%}" for n in reversed(names)]
+    return ("best " if len(histories) > 1 else "") + "  ".join(values)
+
+
+def summary(run: Run) -> Table:
+    """One run in a table: each part of the data, last and best, and what it cost."""
+    history = run.history
+    table = Table(title=f"{run.label}: {run.stopped}", title_justify="left")
+    for name, side in (("", "left"), ("accuracy", "right"), ("best", "right"), ("loss", "right"), ("best", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for split in ("train", "validation", "test"):
+        if f"{split}_accuracy" in history.columns:
+            accuracy, loss = f"{split}_accuracy", f"{split}_loss"
+            table.add_row(split, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
+                          f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
+    moved = history.last("bytes_up") + history.last("bytes_down")
+    table.caption = (
+        f"{int(history.last('round')):,} rounds, {int(history.last('steps')):,} local steps, "
+        f"{moved / 1e6:,.0f} MB sent, {history.last('seconds'):.1f} s"
+    )
+    return table
+
+
+def comparison(runs: Sequence[Run], target: float | None) -> Table:
+    """Several runs in a table, the best first."""
+    table = Table(title=f"{len(runs)} experiments", title_justify="left")
+    table.add_column("experiment", no_wrap=True)
+    for name in ("best test", "in round", *([f"to {target:.4g}"] if target else []), "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("stopped", no_wrap=True)
+    for run in sorted(runs, key=lambda run: -run.history.best("test_accuracy")):
+        best = run.history.best("test_accuracy")
+        reached = run.history.reached("test_accuracy", target) if target else None
+        cells = [run.label, f"{best:.2%}", str(run.history.reached("test_accuracy", best))]
+        cells += [str(reached) if reached is not None else "–"] if target else []
+        table.add_row(*cells, f"{run.history.last('seconds'):.1f}", run.stopped.split(":")[0].split(";")[0])
+    return table
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """One run as what a script wants: its last row and where it is kept."""
+    last = dict(run.history.rows[-1])
+    best = {f"best_{n}": run.history.best(n) for n in run.history.columns if n.endswith(("_accuracy", "_loss"))}
+    kept = str(run.directory) if run.directory else None
+    return {"label": run.label, "stopped": run.stopped, "diverged": run.diverged, "directory": kept, **last, **best}

@@ -1,0 +1,139 @@
+"""Sweep: many experiments that differ in numbers and seeds, as few programs as possible."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from fedloom.algorithms import Algorithm
+from fedloom.data import FederatedData
+from fedloom.engines import Compiled, compiled
+from fedloom.errors import UnknownName, require
+from fedloom.runs import checkpoint
+from fedloom.runs.runner import Run, Settings, Watch, _known, train
+from fedloom.runs.stopping import Stop
+from fedloom.tasks import Task
+
+SWEPT = {
+    "lr": ("local", "lr"),
+    "decay": ("local", "decay"),
+    "epochs": ("local", "epochs"),
+    "batch_size": ("local", "batch_size"),
+    "fraction": ("fraction",),
+    "server_lr": ("server", "lr"),
+    "server_momentum": ("server", "momentum"),
+}
+"""Axis → where the number stands in an algorithm."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One experiment of a sweep."""
+
+    label: str
+    algorithm: Algorithm
+    seed: int
+
+
+def sweep(
+    data: FederatedData,
+    task: Task,
+    algorithm: Algorithm,
+    *,
+    seeds: int | Sequence[int] = 1,
+    rounds: int = 100,
+    target: float | None = None,
+    patience: int | None = None,
+    seconds: float | None = None,
+    evaluate: Sequence[str] = ("test",),
+    every: int = 1,
+    directory: str | Path | None = None,
+    engine: Compiled | None = None,
+    watch: Callable[[Sequence[str]], Watch] | None = None,
+    **axes: Sequence[float],
+) -> list[Run]:
+    """Run every combination of the given numbers and seeds; each gives the numbers it gives alone.
+
+    Combinations that compile to the same program run in it together: side by side on an accelerator, one after another
+    on a CPU. A member that diverges is reported as such and does not stop the others.
+
+    Arguments:
+        seeds: how many (0, 1, …), or which.
+        axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
+            server_momentum.
+        directory: where to keep them, a folder each; what stands there finished is not run again.
+
+    The other arguments are those of :func:`fedloom.run`.
+    """
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    require(len(numbers) > 0, "seeds", "at least one", seeds)
+    settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every)
+    engine = engine or compiled()
+    points = combinations(algorithm, axes, numbers)
+    runs: dict[str, Run] = {}
+    for group in groups(points, engine, data, task, directory):
+        labels = [p.label for p in group]
+        folders = [Path(directory) / label if directory else None for label in labels]
+        results = train(
+            engine, data, task, [p.algorithm for p in group], [p.seed for p in group], settings, folders, labels,
+            watch(labels) if watch else None,
+        )  # fmt: skip
+        runs |= zip(labels, results, strict=True)
+        if any(run.stopped.startswith("interrupted") for run in results):
+            break
+    return [runs[p.label] for p in points if p.label in runs]
+
+
+def combinations(algorithm: Algorithm, axes: dict[str, Sequence[float]], seeds: Sequence[int]) -> list[Point]:
+    """Every combination of the axes and seeds.
+
+    >>> from fedloom.algorithms import fedavg
+    >>> [p.label for p in combinations(fedavg(), {"lr": [0.1, 0.2]}, [0, 1])]
+    ['lr=0.1,seed=0', 'lr=0.1,seed=1', 'lr=0.2,seed=0', 'lr=0.2,seed=1']
+    """
+    for name, values in axes.items():
+        if name not in SWEPT:
+            raise UnknownName("an axis of a sweep", name, SWEPT)
+        require(len(values) > 0, name, "at least one value", values)
+    points = []
+    for values in itertools.product(*axes.values()):
+        changed, label = algorithm, []
+        for name, value in zip(axes, values, strict=True):
+            changed = with_number(changed, SWEPT[name], value)
+            label.append(f"{name}={'all' if value is None else repr(value)}")
+        points += [Point(",".join([*label, f"seed={seed}"]), changed, seed) for seed in seeds]
+    return points
+
+
+def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:
+    """The record with the number at that place replaced."""
+    name, *rest = path
+    inner = with_number(getattr(record, name), tuple(rest), value) if rest else value
+    return dataclasses.replace(record, **{name: inner})
+
+
+def groups(
+    points: list[Point], engine: Compiled, data: FederatedData, task: Task, directory: str | Path | None
+) -> list[list[Point]]:
+    """Points that run together: the same program, and the same round if they have begun before."""
+
+    def kind(point: Point) -> Any:
+        structure = jax.tree.structure(point.algorithm)
+        if not directory:
+            return structure, 0
+        stored, _ = checkpoint.read(Path(directory) / point.label)
+        return structure, stored.about["rows"][-1]["round"] if stored else -1
+
+    found: dict[Any, list[Point]] = {}
+    for point in points:
+        found.setdefault(kind(point), []).append(point)
+    cut = []
+    for group in found.values():
+        size = engine.group(data, task, group[0].algorithm)
+        cut += [group[i : i + size] for i in range(0, len(group), size)]
+    return cut

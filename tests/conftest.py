@@ -1,0 +1,28 @@
+"""What the tests share: small data, and JAX set up once, before anything computes."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fedloom.data import FederatedData, Ranges
+from fedloom.engines import compiled
+
+compiled()  # shows every core to JAX and turns the compilation cache on, before any test computes
+
+
+def make(sizes: list[int], features: int = 4, classes: int = 3, seed: int = 0, test: int = 30) -> FederatedData:
+    """Generated examples: client k has sizes[k] of them, and nobody the last ``test``."""
+    rng = np.random.default_rng(seed)
+    total = sum(sizes)
+    x = rng.normal(size=(total + test, features)).astype(np.float32)
+    y = np.argmax(x @ rng.normal(size=(features, classes)), axis=1).astype(np.int32)
+    start = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+    index = rng.permutation(total).astype(np.int32)
+    clients = {"train": Ranges(start, np.array(sizes, np.int32))}
+    return FederatedData("generated", {"x": x, "y": y}, classes, index, clients, {"test": total + np.arange(test)})
+
+
+@pytest.fixture
+def generated() -> Callable[..., FederatedData]:
+    return make

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedloom.data.partition import iid
+from fedloom.errors import ArgumentError, DataError
+
+
+@given(n=st.integers(1, 500), clients=st.integers(1, 50), seed=st.integers(0, 99))
+def test_everything_is_dealt_once_and_evenly(n: int, clients: int, seed: int) -> None:
+    if clients > n:
+        return
+    rows, sizes = iid(clients).deal(np.zeros(n), np.random.default_rng(seed))
+    assert sorted(rows.tolist()) == list(range(n))
+    assert len(sizes) == clients
+    assert sizes.sum() == n
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_more_clients_than_examples() -> None:
+    with pytest.raises(DataError, match="4 clients cannot share 3 training examples"):
+        iid(4).deal(np.zeros(3), np.random.default_rng(0))
+
+
+def test_no_clients() -> None:
+    with pytest.raises(ArgumentError, match="clients must be at least 1, but is 0"):
+        iid(0)

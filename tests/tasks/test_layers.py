@@ -1,0 +1,46 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from fedloom.tasks.layers import direct, halve, patches
+
+KEYS = jax.random.split(jax.random.key(0), 3)
+
+
+def reference(x: jax.Array, w: jax.Array) -> jax.Array:
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+@pytest.mark.parametrize("convolve", [direct, patches])
+@pytest.mark.parametrize("kernel", [(5, 5), (3, 5), (1, 1)])
+def test_both_forms_of_convolution_and_their_gradients(convolve: object, kernel: tuple[int, int]) -> None:
+    x = jax.random.normal(KEYS[0], (3, 8, 6, 4))
+    w = jax.random.normal(KEYS[1], (*kernel, 4, 7))
+    d = jax.random.normal(KEYS[2], (3, 8, 6, 7))
+    wanted, back = jax.vjp(reference, x, w)
+    got, mine = jax.vjp(convolve, x, w)  # type: ignore[arg-type]
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+    for a, b in zip(mine(d), back(d), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_halve_takes_the_largest_of_four_and_sends_its_gradient_back() -> None:
+    x = jnp.array([[1.0, 5.0], [2.0, 3.0]]).reshape(1, 2, 2, 1)
+    y, back = jax.vjp(halve, x)
+    assert y.ravel().tolist() == [5]
+    assert back(jnp.full((1, 1, 1, 1), 8.0))[0].ravel().tolist() == [0, 8, 0, 0]
+
+
+def test_halve_shares_the_gradient_of_equal_pixels() -> None:
+    _, back = jax.vjp(halve, jnp.zeros((1, 2, 2, 1)))
+    assert back(jnp.full((1, 1, 1, 1), 8.0))[0].ravel().tolist() == [2, 2, 2, 2]
+
+
+def test_halve_agrees_with_reduce_window() -> None:
+    x = jax.random.normal(KEYS[0], (2, 8, 8, 3))
+    wanted = lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")  # noqa: E731
+    np.testing.assert_array_equal(halve(x), wanted(x))
+    d = jax.random.normal(KEYS[1], (2, 4, 4, 3))
+    np.testing.assert_allclose(jax.vjp(halve, x)[1](d)[0], jax.vjp(wanted, x)[1](d)[0])

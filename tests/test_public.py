@@ -1,0 +1,13 @@
+"""The public names, pinned: changing one is a decision."""
+
+import fedloom
+
+PUBLIC = """
+Algorithm Experiment History Run algorithms combine data engines errors fedavg fedsgd load local partition plot run runs
+server sweep tasks
+"""
+
+
+def test_public_names() -> None:
+    assert sorted(fedloom.__all__) == sorted(PUBLIC.split())
+    assert all(hasattr(fedloom, name) for name in fedloom.__all__)
