@@ -90,7 +90,7 @@ def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
     >>> segment_length(np.array([60, 60, 60]))
     60
     >>> segment_length(np.array([2, 3, 5, 40]))
-    1
+    2
     """
     lengths = sorted({int(s) for s in np.unique(steps)} | {2**i for i in range(int(steps.max()).bit_length())})
     total = int(steps.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key
 
 Layer = dict[str, Any]
+SMALL = 20  # rows up to which a sum of outer products beats a matrix product on a CPU
 
 
 def glorot(key: Key[Array, ""], *shape: int) -> Layer:
@@ -23,7 +25,45 @@ def glorot(key: Key[Array, ""], *shape: int) -> Layer:
 
 def dense(layer: Layer, x: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
     """x·W + b."""
-    return x @ layer["w"] + layer["b"]
+    small = partial(lax.platform_dependent, cpu=fused, default=jnp.matmul)
+    return (small if len(x) <= SMALL else jnp.matmul)(x, layer["w"]) + layer["b"]
+
+
+@jax.custom_vjp
+def fused(x: Float[Array, "batch inputs"], w: Float[Array, "inputs outputs"]) -> Float[Array, "batch outputs"]:
+    """x·W, with its gradient for W as a sum of a few outer products.
+
+    XLA's CPU backend fuses that sum into whatever takes it: an SGD step is then one pass over W, and the gradient is
+    never in memory. A quarter faster for batches of ten; a matrix product is better for large ones.
+    """
+    return x @ w
+
+
+def _fused_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ w, (x, w)
+
+
+def _fused_backward(residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
+    """Dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]."""
+    x, w = residuals
+    x, d = computed(x, d)
+    dw = x[0][:, None] * d[0]
+    for i in range(1, len(x)):
+        dw += x[i][:, None] * d[i]
+    return d @ w.T, dw
+
+
+fused.defvjp(_fused_forward, _fused_backward)
+
+
+def computed(*arrays: Array) -> tuple[Array, ...]:
+    """The same arrays, certainly in memory and not computed again and again inside a fused loop.
+
+    XLA's CPU backend drops an optimisation barrier before it fuses; a loop that never turns it must keep. (It turns
+    once if the last array is broken, that is NaN, and leaves it NaN.)
+    """
+    turns = jnp.isnan(arrays[-1].ravel()[0]).astype(jnp.int32)
+    return lax.fori_loop(0, turns, lambda _, kept: tuple(array + 1 for array in kept), arrays)
 
 
 def convolve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h w outputs"]:

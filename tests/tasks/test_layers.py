@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from fedloom.tasks.layers import direct, halve, patches
+from fedloom.tasks.layers import SMALL, dense, direct, fused, halve, patches
 
 KEYS = jax.random.split(jax.random.key(0), 3)
 
@@ -44,3 +44,26 @@ def test_halve_agrees_with_reduce_window() -> None:
     np.testing.assert_array_equal(halve(x), wanted(x))
     d = jax.random.normal(KEYS[1], (2, 4, 4, 3))
     np.testing.assert_allclose(jax.vjp(halve, x)[1](d)[0], jax.vjp(wanted, x)[1](d)[0])
+
+
+@pytest.mark.parametrize("batch", [1, 10, SMALL])
+def test_the_fused_product_and_its_gradients(batch: int) -> None:
+    x, w, d = (jax.random.normal(k, s) for k, s in zip(KEYS, [(batch, 7), (7, 5), (batch, 5)], strict=True))
+    (wanted, back), (got, mine) = jax.vjp(jnp.matmul, x, w), jax.jit(lambda x, w: jax.vjp(fused, x, w))(x, w)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    for a, b in zip(mine(d), back(d), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_nan_stays_nan_through_the_fused_product() -> None:
+    _, back = jax.vjp(fused, jnp.ones((2, 3)), jnp.ones((3, 4)))
+    dx, dw = back(jnp.full((2, 4), jnp.nan))
+    assert jnp.isnan(dx).all()
+    assert jnp.isnan(dw).all()
+
+
+@pytest.mark.parametrize("batch", [3, SMALL + 1])
+def test_dense_is_the_matrix_product_for_every_batch(batch: int) -> None:
+    layer = {"w": jax.random.normal(KEYS[0], (4, 2)), "b": jnp.array([1.0, 2.0])}
+    x = jax.random.normal(KEYS[1], (batch, 4))
+    np.testing.assert_allclose(dense(layer, x), x @ layer["w"] + layer["b"], rtol=1e-6)

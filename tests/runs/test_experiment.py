@@ -1,0 +1,79 @@
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedloom.errors import ArgumentError, UnknownName
+from fedloom.runs import Experiment
+
+
+@given(
+    model=st.sampled_from(["2nn", "cnn", "logistic"]),
+    clients=st.integers(1, 10_000),
+    batch_size=st.none() | st.integers(1, 1000),
+    lr=st.floats(1e-9, 1e9),
+    target=st.none() | st.floats(0, 1),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_toml_and_back(**fields: Any) -> None:
+    experiment = Experiment(**fields)
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+def test_the_toml_is_complete_and_says_what_fields_mean() -> None:
+    text = Experiment().to_toml()
+    for f in dataclasses.fields(Experiment):
+        assert f"\n{f.name} = " in "\n" + text
+        assert f.metadata["help"] in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fractoin = 0.1", "a field of an experiment must be one of .*fraction.*, but is 'fractoin'"),
+        ("fraction = 1.5", "fraction must be between 0 and 1, but is 1.5"),
+        ("clients = 2.5", "clients must be a whole number, but is 2.5"),
+        ('lr = "fast"', "lr must be a number, but is 'fast'"),
+        ("lr = true", "lr must be a number, but is True"),
+        ("model = 2", "model must be a text, but is 2"),
+        ('model = "vgg"', "model must be one of 2nn, cnn, logistic, but is 'vgg'"),
+        ('partition = "dirichlet"', "partition must be one of iid, shards"),
+        ("batch_size = 0", "batch_size must be at least 1"),
+        ('batch_size = "some"', "batch_size must be a whole number or all, but is 'some'"),
+        ("every = 0", "every must be at least 1"),
+        ("rounds = 0", "rounds must be at least 1"),
+        ("seed = -1", "seed must be between 0 and 4294967295"),
+        ("lr = ", "the experiment file must be TOML"),
+        ('algorithm = "fedsgd"\nepochs = 5', "epochs must be 1 with algorithm fedsgd, but is 5"),
+    ],
+)
+def test_bad_files(text: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Experiment.from_toml(text)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="a TOML file that exists"):
+        Experiment.read(tmp_path / "none.toml")
+
+
+def test_an_unknown_field_in_python() -> None:
+    with pytest.raises(UnknownName):
+        Experiment().replace(learning_rate=0.1)
+
+
+def test_fedsgd_is_one_epoch_of_everything() -> None:
+    local = Experiment(algorithm="fedsgd").build_algorithm().local
+    assert (local.epochs, local.batch_size) == (1, None)
+
+
+def test_it_builds_what_it_says() -> None:
+    experiment = Experiment(partition="shards", clients=50, validation=10_000, server="adam", server_lr=0.01)
+    data = experiment.build_data()
+    assert (len(data), data.splits) == (50, ("train", "validation", "test"))
+    assert data.clients["train"].size.tolist() == [1000] * 50
+    assert experiment.build_algorithm().describe()["server"] == "adam"
+    assert experiment.build_task().name == "2nn"

@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from fedloom.errors import UnknownName
+from fedloom.runs import History
+
+ROWS = ({"round": 0, "a_loss": 3.0, "a_accuracy": 0.1}, {"round": 2, "a_loss": 1.0, "a_accuracy": 0.6},
+        {"round": 4, "a_loss": 2.0, "a_accuracy": 0.5})  # fmt: skip
+
+
+def test_best_so_far_of_accuracies_and_losses() -> None:
+    history = History(ROWS)
+    assert history.so_far("a_accuracy").tolist() == [0.1, 0.6, 0.6]
+    assert history.so_far("a_loss").tolist() == [3, 1, 1]
+    assert (history.best("a_loss"), history.last("a_loss")) == (1, 2)
+
+
+def test_the_round_in_which_a_target_was_reached() -> None:
+    history = History(ROWS)
+    assert history.reached("a_accuracy", 0.55) == 2
+    assert history.reached("a_loss", 2.5) == 2
+    assert history.reached("a_accuracy", 0.7) is None
+
+
+def test_a_row_added_is_a_new_history() -> None:
+    history = History(ROWS)
+    longer = history + {"round": 6, "a_loss": 0.5, "a_accuracy": 0.9}
+    assert (len(history), len(longer)) == (3, 4)
+
+
+def test_an_unknown_column_lists_the_known() -> None:
+    with pytest.raises(UnknownName, match="column must be one of a_accuracy, a_loss, round, but is 'b'"):
+        History(ROWS).column("b")
+
+
+def test_a_value_that_a_row_lacks_is_nan() -> None:
+    assert np.isnan((History(ROWS[:1]) + {"round": 9, "new": 1.0}).column("new")[0])

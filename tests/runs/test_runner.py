@@ -1,0 +1,199 @@
+"""Runs: recorded, stopped, saved, and resumed with the same numbers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import fedloom as fl
+from fedloom.data import FederatedData
+from fedloom.errors import CheckpointError, DivergedError, UnknownName
+from fedloom.runs import checkpoint
+from fedloom.runs.runner import Settings
+from fedloom.trees import flatten
+
+Make = Callable[..., FederatedData]
+TASK = fl.tasks.logistic(inputs=4, classes=3)
+ALGORITHM = fl.fedavg(fraction=0.5, server=fl.server("momentum", lr=0.5))
+SIZES = [5, 12, 30, 8]
+
+
+def same(a: object, b: object) -> None:
+    x, y = flatten(a), flatten(b)
+    assert x.keys() == y.keys()
+    for name in x:
+        np.testing.assert_array_equal(x[name], y[name])
+
+
+def test_a_run_records_what_it_measured_and_what_it_cost(generated: Make) -> None:
+    data = generated(SIZES)
+    run = fl.run(data, TASK, ALGORITHM, rounds=4, every=2)
+    assert run.history.column("round").tolist() == [0, 2, 4]
+    assert run.stopped == "did 4 rounds"
+    numbers = 4 * 3 + 3  # weights and biases
+    assert run.history.column("bytes_up").tolist() == [0, 2 * 2 * numbers * 4, 4 * 2 * numbers * 4]
+    program = fl.engines.compiled().program(data, TASK, [ALGORITHM], [0])
+    assert run.history.last("steps") == program.steps(program.cohorts(0, 4)).sum()
+    for name in ("train_accuracy", "test_loss", "seconds", "update_norm"):
+        assert name in run.history.columns
+    assert run.history.last("test_loss") < run.history.column("test_loss")[0]
+    assert (np.diff(run.history.column("seconds")) > 0).all()
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(generated: Make) -> None:
+    runs = [fl.run(generated(SIZES), TASK, ALGORITHM, rounds=3, seed=s).variables for s in (1, 1, 2)]
+    same(runs[0], runs[1])
+    with pytest.raises(AssertionError):
+        same(runs[0], runs[2])
+
+
+def test_evaluating_more_often_does_not_change_the_run(generated: Make) -> None:
+    a = fl.run(generated(SIZES), TASK, ALGORITHM, rounds=6, every=1)
+    b = fl.run(generated(SIZES), TASK, ALGORITHM, rounds=6, every=4)
+    assert b.history.column("round").tolist() == [0, 4, 6]
+    same(a.variables, b.variables)
+
+
+def test_a_target_stops_at_its_round(generated: Make) -> None:
+    full = fl.run(generated(SIZES), TASK, ALGORITHM, rounds=10)
+    target = sorted(full.history.column("test_accuracy"))[-2]
+    run = fl.run(generated(SIZES), TASK, ALGORITHM, rounds=10, target=target)
+    assert run.history.last("round") == full.history.reached("test_accuracy", target)
+
+
+def test_resumed_is_left_alone_bit_for_bit(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+    alone = fl.run(data, TASK, ALGORITHM, rounds=9, directory=tmp_path / "alone")
+    for rounds in (2, 3, 7, 9):
+        resumed = fl.run(data, TASK, ALGORITHM, rounds=rounds, directory=tmp_path / "resumed")
+    same(alone.variables, resumed.variables)
+    ends = [checkpoint.read(tmp_path / name)[0] for name in ("alone", "resumed")]
+    same(*(end.arrays for end in ends if end))
+    measured = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.history.rows] for r in (alone, resumed)]
+    assert measured[0] == measured[1]
+
+
+def test_a_finished_run_is_not_run_again(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+    first = fl.run(data, TASK, ALGORITHM, rounds=3, directory=tmp_path)
+    seen: list[int] = []
+    again = fl.run(data, TASK, ALGORITHM, rounds=3, directory=tmp_path, watch=lambda h: seen.append(len(h[0])))
+    assert seen == []
+    assert again.history == first.history
+
+
+def test_another_run_in_the_folder_is_refused(generated: Make, tmp_path: Path) -> None:
+    fl.run(generated(SIZES), TASK, ALGORITHM, rounds=2, directory=tmp_path)
+    with pytest.raises(CheckpointError, match=r"holds another run \(lr = 0.1 there, 0.2 here\)"):
+        fl.run(generated(SIZES), TASK, fl.fedavg(fraction=0.5, lr=0.2, server=ALGORITHM.server), directory=tmp_path)
+    with pytest.raises(CheckpointError, match=r"holds another run \(data = "):
+        fl.run(generated([5, 12, 30, 9]), TASK, ALGORITHM, directory=tmp_path)
+
+
+def test_a_damaged_checkpoint_warns_and_the_previous_goes_on_to_the_same_end(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+    alone = fl.run(data, TASK, ALGORITHM, rounds=6)
+    for rounds in (2, 4):
+        fl.run(data, TASK, ALGORITHM, rounds=rounds, directory=tmp_path)
+    newest = tmp_path / checkpoint.NAME
+    newest.write_bytes(newest.read_bytes()[:-10])
+    with pytest.warns(UserWarning, match="truncated or damaged.*going on from the previous checkpoint"):
+        resumed = fl.run(data, TASK, ALGORITHM, rounds=6, directory=tmp_path)
+    same(alone.variables, resumed.variables)
+
+
+def test_divergence_names_round_and_rate_and_keeps_the_last_good_state(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+    wild = fl.fedavg(fraction=0.5, lr=1e25, decay=1.0)
+    with pytest.raises(DivergedError, match=r"after round \d+ with learning rate 1e\+25.*last good checkpoint is in"):
+        fl.run(data, TASK, wild, rounds=50, directory=tmp_path)
+    kept, _ = checkpoint.read(tmp_path)
+    assert kept is not None
+    assert all(np.isfinite(a).all() for a in kept.arrays.values())
+    assert all(np.isfinite(list(row.values())).all() for row in kept.about["rows"])
+
+
+def test_ctrl_c_finishes_the_chunk_and_can_be_resumed(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+
+    def press(histories: object) -> None:
+        if len(histories[0]) == 4:  # type: ignore[index]
+            os.kill(os.getpid(), signal.SIGINT)
+
+    run = fl.run(data, TASK, ALGORITHM, rounds=8, directory=tmp_path, watch=press)
+    assert run.stopped.startswith("interrupted")
+    assert run.history.last("round") == 3
+    same(
+        fl.run(data, TASK, ALGORITHM, rounds=8, directory=tmp_path).variables,
+        fl.run(data, TASK, ALGORITHM, rounds=8).variables,
+    )
+
+
+def test_runs_work_in_other_threads(generated: Make) -> None:
+    done: list[fl.Run] = []
+    thread = threading.Thread(target=lambda: done.append(fl.run(generated(SIZES), TASK, ALGORITHM, rounds=2)))
+    thread.start()
+    thread.join()
+    assert done[0].history.last("round") == 2
+
+
+SCRIPT = """
+import sys
+import fedloom as fl
+from fedloom.runs import runner
+from fedloom.runs.stopping import Stop
+data = fl.data.mnist().partition(fl.partition.iid(2000))
+settings = runner.Settings(Stop(rounds=40), ("test",), 1, save_seconds=0.0)
+runner.train(fl.engines.compiled(), data, fl.tasks.logistic(), [fl.fedavg(fraction=0.02)], [3], settings,
+             [__import__("pathlib").Path(sys.argv[1])], ["killed"])
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_killed_with_kill_9_and_resumed_is_left_alone(tmp_path: Path) -> None:
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    subprocess.run([sys.executable, "-c", SCRIPT, str(alone)], check=True)
+    for after in (0.0, 0.13):
+        process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(killed)])
+        deadline = time.time() + 60
+        while not (killed / checkpoint.NAME).exists() and time.time() < deadline:
+            time.sleep(0.005)
+        time.sleep(after)
+        process.kill()
+        process.wait()
+    subprocess.run([sys.executable, "-c", SCRIPT, str(killed)], check=True)
+    ends = [checkpoint.read(folder)[0] for folder in (alone, killed)]
+    same(*(end.arrays for end in ends if end))
+
+
+def test_what_is_kept_can_be_loaded(generated: Make, tmp_path: Path) -> None:
+    run = fl.run(generated(SIZES), TASK, ALGORITHM, rounds=2, directory=tmp_path, label="mine")
+    loaded = fl.load(tmp_path)
+    assert (loaded.label, loaded.history) == ("mine", run.history)
+    same(loaded.variables, run.variables)
+    assert json.loads((tmp_path / "history.json").read_text())["rows"][-1]["round"] == 2
+
+
+def test_loading_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no run"):
+        fl.load(tmp_path)
+
+
+def test_an_unknown_part_of_the_data(generated: Make) -> None:
+    with pytest.raises(UnknownName, match="evaluate must be one of test, train, but is 'validation'"):
+        fl.run(generated(SIZES), TASK, ALGORITHM, evaluate=["validation"])
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Settings(fl.runs.Stop(), ()).every = 2  # type: ignore[misc]
+    assert jax.default_backend()

@@ -1,0 +1,78 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedloom as fl
+from fedloom.data import FederatedData
+from fedloom.errors import UnknownName
+from fedloom.trees import flatten
+
+Make = Callable[..., FederatedData]
+TASK = fl.tasks.logistic(inputs=4, classes=3)
+SIZES = [5, 12, 30, 8]
+
+
+def equal(a: fl.Run, b: fl.Run) -> bool:
+    x, y = flatten(a.variables), flatten(b.variables)
+    return all((x[name] == y[name]).all() for name in x)
+
+
+def test_every_member_is_the_run_alone_bit_for_bit(generated: Make) -> None:
+    data = generated(SIZES)
+    runs = fl.sweep(data, TASK, fl.fedavg(fraction=0.5), lr=[0.05, 0.2], epochs=[1, 3], seeds=2, rounds=4)
+    assert len(runs) == 8
+    for run in runs:
+        options = dict(part.split("=") for part in run.label.split(","))
+        algorithm = fl.fedavg(fraction=0.5, lr=float(options["lr"]), epochs=int(options["epochs"]))
+        alone = fl.run(data, TASK, algorithm, rounds=4, seed=int(options["seed"]), evaluate=["test"])
+        assert equal(run, alone)
+        assert run.history.column("test_loss").tolist() == alone.history.column("test_loss").tolist()
+
+
+def test_side_by_side_members_stop_on_their_own(generated: Make) -> None:
+    data, engine = generated(SIZES), fl.engines.compiled(devices=1, lanes=2)
+    alone = [
+        fl.run(data, TASK, fl.fedavg(fraction=0.5, lr=lr), rounds=12, target=0.8, engine=engine, evaluate=["test"])
+        for lr in (0.01, 0.5)
+    ]
+    runs = fl.sweep(data, TASK, fl.fedavg(fraction=0.5), lr=[0.01, 0.5], rounds=12, target=0.8, engine=engine)
+    assert [r.history.last("round") for r in runs] == [r.history.last("round") for r in alone]
+    assert runs[0].history.last("round") != runs[1].history.last("round")
+    for a, b in zip(runs, alone, strict=True):
+        x, y = flatten(a.variables), flatten(b.variables)
+        for name in x:
+            np.testing.assert_allclose(x[name], y[name], rtol=1e-5, atol=1e-6)
+
+
+def test_shapes_may_differ_too(generated: Make) -> None:
+    runs = fl.sweep(generated(SIZES), TASK, fl.fedavg(), batch_size=[4, None], fraction=[0.5, 1.0], rounds=2)
+    assert [r.label for r in runs] == [
+        "batch_size=4,fraction=0.5,seed=0", "batch_size=4,fraction=1.0,seed=0",
+        "batch_size=all,fraction=0.5,seed=0", "batch_size=all,fraction=1.0,seed=0",
+    ]  # fmt: skip
+    assert runs[0].history.last("steps") < runs[1].history.last("steps")
+
+
+def test_a_member_that_diverges_does_not_stop_the_others(generated: Make) -> None:
+    runs = fl.sweep(generated(SIZES), TASK, fl.fedavg(fraction=0.5), lr=[1e25, 0.1], rounds=6)
+    assert [r.diverged for r in runs] == [True, False]
+    assert runs[1].history.last("round") == 6
+
+
+def test_a_sweep_goes_on_where_it_stopped(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+
+    def go(rounds: int, folder: Path) -> list[fl.Run]:
+        return fl.sweep(data, TASK, fl.fedavg(fraction=0.5), lr=[0.1, 0.2], rounds=rounds, directory=folder)
+
+    go(2, tmp_path / "a")
+    for resumed, alone in zip(go(5, tmp_path / "a"), go(5, tmp_path / "b"), strict=True):
+        assert equal(resumed, alone)
+    assert (tmp_path / "a" / "lr=0.1,seed=0" / "history.json").exists()
+
+
+def test_an_unknown_axis(generated: Make) -> None:
+    with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, decay.*but is 'mu'"):
+        fl.sweep(generated(SIZES), TASK, fl.fedavg(), mu=[0.1])

@@ -1,0 +1,144 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fedloom.cli import app
+
+FAST = ["--model", "logistic", "--rounds", "2", "--target", "none"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def fedloom(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_run_prints_a_table_and_keeps_everything() -> None:
+    result = fedloom("run", *FAST, "--out", "a")
+    assert result.exit_code == 0
+    assert "did 2 rounds" in result.stdout
+    kept = {p.name for p in Path("a").iterdir()}
+    assert kept >= {"experiment.toml", "history.json", "checkpoint.safetensors", "model.safetensors", "figure.png"}
+
+
+def test_json_is_all_there_is_on_stdout() -> None:
+    result = fedloom("run", *FAST, "--json")
+    told = json.loads(result.stdout)
+    assert (told["round"], told["diverged"]) == (2, False)
+    assert 0.5 < told["test_accuracy"] <= told["best_test_accuracy"]
+    assert Path(told["directory"]).is_dir()
+
+
+def test_quiet_is_quiet() -> None:
+    result = fedloom("run", *FAST, "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_an_experiment_file_and_options_over_it() -> None:
+    Path("e.toml").write_text('model = "logistic"\nrounds = 3\nlr = 0.05\ntarget = "none"\n')
+    told = json.loads(fedloom("run", "e.toml", "--rounds", "1", "--json", "--out", "a").stdout)
+    assert told["round"] == 1
+    assert "lr = 0.05" in Path("a/experiment.toml").read_text()
+
+
+def test_resume_goes_on_to_more_rounds() -> None:
+    fedloom("run", *FAST, "--out", "a", "--quiet")
+    resumed = json.loads(fedloom("resume", "a", "--rounds", "4", "--json").stdout)
+    alone = json.loads(fedloom("run", *FAST, "--rounds", "4", "--json").stdout)
+    assert resumed["round"] == 4
+    assert resumed["test_loss"] == alone["test_loss"]
+
+
+def test_sweep_runs_every_combination() -> None:
+    result = fedloom("sweep", *FAST, "--lr", "0.05,0.1", "--seeds", "2", "--out", "s")
+    assert result.exit_code == 0
+    assert "4 experiments" in result.stdout
+    assert len(list(Path("s").glob("lr=*"))) == 4
+    assert Path("s/figure.png").exists()
+    again = json.loads(fedloom("resume", "s", "--json").stdout)
+    assert [r["label"] for r in again] == [f"lr={lr},seed={s}" for lr in (0.05, 0.1) for s in (0, 1)]
+
+
+def test_plot_draws_several_runs() -> None:
+    for name in "ab":
+        fedloom("run", *FAST, "--out", name, "--quiet")
+    result = fedloom("plot", "a", "b", "--file", "two.svg")
+    assert result.exit_code == 0
+    assert Path("two.svg").read_text().count('<g id="axes_') == 6
+
+
+def test_list_names_everything() -> None:
+    listed = json.loads(fedloom("list", "--json").stdout)
+    assert set(listed) == {"data", "partition", "model", "algorithm", "optimizer", "weighting", "server"}
+    assert "shards" in fedloom("list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--model", "vgg"], "model must be one of 2nn, cnn, logistic, but is 'vgg'"),
+        (["run", "--fraction", "1.5"], "fraction must be between 0 and 1, but is 1.5"),
+        (["run", "--batch-size", "0"], "batch_size must be at least 1"),
+        (["run", "--epochs", "0"], "epochs must be at least 1, but is 0"),
+        (["run", "--clients", "70000"], "70,000 clients cannot share 60,000 training examples"),
+        (["run", "missing.toml"], "the experiment must be a TOML file that exists"),
+        (["run", "--evaluate", "validation"], "evaluate must be of train, test, but is 'validation'"),
+        (["resume", "nowhere"], "nowhere holds no run"),
+        (["plot", "nowhere"], "nowhere holds no run"),
+        (["sweep", "--model", "cnn,2nn"], "model must be one value"),
+        (["sweep", "--lr", "0.1,x"], "lr must be a number, but is 'x'"),
+        (["sweep", "--seeds", "x"], "seeds must be a number, or numbers with commas, but is 'x'"),
+        (["sweep", "--lr", "0.1,-1"], "lr must be above 0, but is -1.0"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], message: str) -> None:
+    result = fedloom(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert not Path("runs").exists()
+
+
+def test_a_diverged_run_says_so() -> None:
+    result = fedloom("run", *FAST, "--rounds", "30", "--lr", "1e30", "--out", "a")
+    assert result.exit_code == 2
+    assert "diverged" in result.stderr
+    assert "with learning rate 1e+30" in result.stderr
+    assert Path("a/checkpoint.safetensors").exists()
+
+
+def test_another_experiment_in_the_folder() -> None:
+    fedloom("run", *FAST, "--out", "a", "--quiet")
+    result = fedloom("run", *FAST, "--lr", "0.3", "--out", "a")
+    assert result.exit_code == 2
+    assert "a holds another experiment" in result.stderr
+
+
+def test_debug_shows_the_error_itself() -> None:
+    with pytest.raises(ValueError, match="fraction"):
+        fedloom("run", "--fraction", "2", "--debug")
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_resumed() -> None:
+    command = [sys.executable, "-m", "fedloom", "run", "--model", "logistic", "--target", "none", "--rounds", "100000"]
+    process = subprocess.Popen([*command, "--out", "a"], stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + 60
+    while not Path("a/checkpoint.safetensors").exists() and time.time() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "fedloom resume a" in told
+    reached = json.loads(Path("a/history.json").read_text())["rows"][-1]["round"]
+    resumed = json.loads(fedloom("resume", "a", "--rounds", str(int(reached) + 1), "--json").stdout)
+    assert resumed["round"] == reached + 1
