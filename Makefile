@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types benchmarks clean
+.PHONY: help run test benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -21,6 +21,11 @@ test: .venv/installed  ## lint, types, doctests and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+benchmark: .venv/installed  ## time fedloom and its peers side by side (an hour), and draw the tables
+	benchmarks/peers.sh
+	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/tables.py
 
 clean:  ## forget the environment and the caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from fedloom.tasks.classification import as_float, classification
-from fedloom.tasks.layers import convolve, dense, glorot, halve
+from fedloom.tasks.layers import convolve_halve, dense, glorot
 from fedloom.tasks.task import Task, Variables
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def cnn(size: int = 28, channels: int = 1, classes: int = 10) -> Task:
     def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[Array, PyTree]:  # noqa: ARG001
         layers = variables.params
         h = as_float(x).reshape(len(x), size, size, channels)
-        h = jax.nn.relu(halve(convolve(layers["convolution1"], h)))
-        h = jax.nn.relu(halve(convolve(layers["convolution2"], h)))
+        h = jax.nn.relu(convolve_halve(layers["convolution1"], h))
+        h = jax.nn.relu(convolve_halve(layers["convolution2"], h))
         h = jax.nn.relu(dense(layers["hidden"], h.reshape(len(x), (size // 4) ** 2 * 64)))
         return dense(layers["output"], h), variables.state
 

@@ -66,10 +66,11 @@ def computed(*arrays: Array) -> tuple[Array, ...]:
     return lax.fori_loop(0, turns, lambda _, kept: tuple(array + 1 for array in kept), arrays)
 
 
-def convolve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h w outputs"]:
-    """Two-dimensional convolution that keeps the image's size, plus bias."""
-    same = lax.platform_dependent(x, layer["w"], cpu=direct, default=patches)
-    return same + layer["b"]
+def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h/2 w/2 outputs"]:
+    """Two-dimensional convolution that keeps the image's size, 2 × 2 max-pooling, and the bias: added last, which is the
+    same and four times less work.
+    """
+    return halve(lax.platform_dependent(x, layer["w"], cpu=direct, default=patches)) + layer["b"]
 
 
 @jax.custom_vjp

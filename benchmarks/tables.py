@@ -1,0 +1,134 @@
+"""Draw the tables of the documentation from what is recorded in results/."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+NAMES = {
+    "fedloom": "fedloom",
+    "loop": "plain PyTorch loop, one thread",
+    "loop-parallel": "plain PyTorch loop, a process a core",
+    "flower": "Flower's simulation",
+    "pfl": "pfl, one process",
+    "pfl-parallel": "pfl, a process a core",
+    "fedjax": "FedJAX, its best setting",
+}
+WORKLOADS = {
+    "2nn": "2NN",
+    "cnn": "CNN",
+    "2nn-1000": "2NN, 100 of 1,000 clients",
+    "unbalanced": "2NN, unbalanced",
+    "sweep16": "16 × 2NN",
+    "sweep64": "64 × 2NN",
+}
+
+
+def read(pattern: str) -> list[dict[str, Any]]:
+    """The recorded results of a kind."""
+    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob(pattern))]
+
+
+def row(cells: list[str]) -> str:
+    """A line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def comparison(result: dict[str, Any]) -> list[str]:
+    """Seconds a round of every system on every workload, and the ratio to fedloom."""
+    timings, ratios = result["seconds_a_round"], result["times_as_long_as_fedloom"]
+    workloads = [w for w in WORKLOADS if w in timings]
+    systems = [s for s in NAMES if any(s in timings[w] for w in workloads)]
+    lines = [row(["seconds a round", *(WORKLOADS[w] for w in workloads)]), row(["---"] * (1 + len(workloads)))]
+    for system in systems:
+        cells = []
+        for workload in workloads:
+            time = timings[workload].get(system)
+            times = ratios.get(workload, {}).get(system)
+            cells.append("–" if time is None else f"{time:.4g}" + (f" ({times:.1f} ×)" if times != 1 else ""))
+        lines.append(row([NAMES[system], *cells]))
+    return lines
+
+
+def page() -> str:
+    """The benchmarks page."""
+    parts = ["# Benchmarks", "", INTRODUCTION]
+    for result in read("benchmark-*.json"):
+        versions = {name: version for packages in result["versions"].values() for name, version in packages.items()}
+        useful = {t["workload"]: t["useful_over_computed"] for t in result["timings"] if "useful_over_computed" in t}
+        parts += [f"## {result['device']['name']}", "", *comparison(result), ""]
+        parts += ["Useful steps over steps computed by fedloom: "
+                  + ", ".join(f"{WORKLOADS[w]} {u:.3f}" for w, u in useful.items()) + ".", ""]  # fmt: skip
+        listed = ", ".join(f"{k} {v}" for k, v in versions.items())
+        parts += [
+            f"Recorded {result['date'][:10]}, seed {result['seed']}: `{result['command']}`. Versions: {listed}.",
+            "",
+        ]
+    for result in read("million-*.json"):
+        parts += million(result)
+    for result in read("kill.json"):
+        parts += kills(result)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def million(result: dict[str, Any]) -> list[str]:
+    """What a million clients cost."""
+    gigabytes = {name: result[f"{name}_bytes"] / 1e9 for name in ("peak_memory", "data", "ranges")}
+    return [
+        f"## A million clients on {result['device']}",
+        "",
+        f"{result['clients']:,} clients of ten generated examples, {result['cohort']:,} a round, logistic regression: "
+        f"**{result['rounds_a_second']:.1f} rounds a second**, peak memory {gigabytes['peak_memory']:.2f} GB, of which "
+        f"the examples are {gigabytes['data']:.2f} GB and the clients' index and ranges {gigabytes['ranges']:.3f} GB. "
+        f"Test accuracy went from {result['test_accuracy_before']:.1%} to {result['test_accuracy_after']:.1%}. "
+        f"Recorded {result['date'][:10]}: `{result['command']}`.",
+        "",
+    ]
+
+
+def kills(result: dict[str, Any]) -> list[str]:
+    """What killing a run did to its numbers."""
+    rounds = ", ".join(str(kill["checkpoint_round"]) for kill in result["kills"])
+    same = "the same, bit for bit, as" if result["identical_parameters"] else "NOT the same as"
+    return [
+        "## Killed and resumed",
+        "",
+        f"A run of 150 rounds was killed with `kill -9` at {len(result['kills'])} random moments (its newest checkpoints "
+        f"were of rounds {rounds}) and resumed each time. Its {result['numbers_compared']:,} numbers in the end, the "
+        f"parameters and the server's momentum, are {same} those of the run left alone. Recorded {result['date'][:10]}: "
+        f"`{result['command']}`.",
+        "",
+    ]
+
+
+INTRODUCTION = """Every system in its own process and environment on the same generated data: federated averaging,
+E = 1, B = 10, learning rate 0.1. *2NN*, *CNN*: 100 clients × 600 images, 10 a round. *100 of 1,000*: 1,000 clients × 60
+images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*: sixteen experiments
+that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the median is taken; in
+brackets, how many times as long as fedloom. This page is drawn from `results/` by `python benchmarks/tables.py`;
+[benchmarks/](../benchmarks) says how to repeat everything.
+"""
+
+
+def speed() -> str:
+    """The README's table."""
+    blocks = []
+    for result in read("benchmark-*.json"):
+        blocks += [f"Seconds a round on {result['device']['name']} (times fedloom's in brackets):", ""]
+        blocks += [*comparison(result), ""]
+    return "\n".join(["<!-- speed -->", *blocks, "<!-- /speed -->"])
+
+
+def main() -> None:
+    """Write the page, and the README's table."""
+    PAGE.write_text(page())
+    README.write_text(re.sub(r"<!-- speed -->.*<!-- /speed -->", speed, README.read_text(), flags=re.DOTALL))
+    print(f"wrote {PAGE.relative_to(ROOT)} and the table of {README.name}")
+
+
+if __name__ == "__main__":
+    main()
