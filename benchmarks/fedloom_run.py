@@ -14,6 +14,7 @@ import fedloom as fl
 from fedloom.engines import Program
 
 TASKS = {"2nn": fl.tasks.two_nn, "cnn": fl.tasks.cnn}
+GPU = 20  # times as many rounds on a GPU, where a round takes milliseconds
 TIMINGS = 4  # parts that the timed rounds are split into; the clock is read after each
 
 
@@ -63,8 +64,9 @@ def main() -> None:
     parser.add_argument("--group", type=int, help="experiments in one program [default: as the engine chooses]")
     options = parser.parse_args()
     workload, rounds = chosen(options)
-    chunk = max(1, rounds // TIMINGS)
     programs = build(workload, options.seed, options.group)
+    rounds *= 1 if jax.default_backend() == "cpu" else GPU
+    chunk = max(1, rounds // TIMINGS)
     stamps, steps, computed = run(programs, chunk, -(-rounds // chunk))
     mesh = programs[0].plan.mesh
     first = mesh.devices.flat[0]

@@ -97,20 +97,20 @@ def kills(result: dict[str, Any]) -> list[str]:
     return [
         "## Killed and resumed",
         "",
-        f"A run of 150 rounds was killed with `kill -9` at {len(result['kills'])} random moments (its newest checkpoints "
-        f"were of rounds {rounds}) and resumed each time. Its {result['numbers_compared']:,} numbers in the end, the "
-        f"parameters and the server's momentum, are {same} those of the run left alone. Recorded {result['date'][:10]}: "
+        f"A run of 150 rounds was killed with `kill -9` at {len(result['kills'])} random moments (its newest "
+        f"checkpoints were of rounds {rounds}) and resumed each time. Its {result['numbers_compared']:,} numbers in the "
+        f"end, the parameters and the server's momentum, are {same} those of the run left alone. Recorded {result['date'][:10]}: "
         f"`{result['command']}`.",
         "",
     ]
 
 
 INTRODUCTION = """Every system in its own process and environment on the same generated data: federated averaging,
-E = 1, B = 10, learning rate 0.1. *2NN*, *CNN*: 100 clients × 600 images, 10 a round. *100 of 1,000*: 1,000 clients × 60
-images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*: sixteen experiments
-that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the median is taken; in
-brackets, how many times as long as fedloom. This page is drawn from `results/` by `python benchmarks/tables.py`;
-[benchmarks/](../benchmarks) says how to repeat everything.
+E = 1, B = 10, learning rate 0.1. *2NN*, *CNN*: 100 clients × 600 images, 10 a round. *100 of 1,000*: 1,000 clients ×
+60 images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*: sixteen
+experiments that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the median is
+taken; in brackets, how many times as long as fedloom. This page is drawn from `results/` by
+`python benchmarks/tables.py`; [benchmarks/](../benchmarks) says how to repeat everything.
 """
 
 

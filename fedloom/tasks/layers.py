@@ -44,13 +44,13 @@ def _fused_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
 
 
 def _fused_backward(residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
-    """Dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]."""
+    """dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]; the last reading of W comes first, so that W can then be changed in place."""
     x, w = residuals
-    x, d = computed(x, d)
+    dx, x, d = computed(d @ w.T, x, d)
     dw = x[0][:, None] * d[0]
     for i in range(1, len(x)):
         dw += x[i][:, None] * d[i]
-    return d @ w.T, dw
+    return dx, dw
 
 
 fused.defvjp(_fused_forward, _fused_backward)
