@@ -94,13 +94,13 @@ def kills(result: dict[str, Any]) -> list[str]:
     """What killing a run did to its numbers."""
     rounds = ", ".join(str(kill["checkpoint_round"]) for kill in result["kills"])
     same = "the same, bit for bit, as" if result["identical_parameters"] else "NOT the same as"
+    moments = f"at {len(result['kills'])} random moments (its newest checkpoints were of rounds {rounds})"
+    numbers = f"{result['numbers_compared']:,} numbers in the end, the parameters and the server's momentum,"
     return [
         "## Killed and resumed",
         "",
-        f"A run of 150 rounds was killed with `kill -9` at {len(result['kills'])} random moments (its newest "
-        f"checkpoints were of rounds {rounds}) and resumed each time. Its {result['numbers_compared']:,} numbers in the "
-        f"end, the parameters and the server's momentum, are {same} those of the run left alone. Recorded {result['date'][:10]}: "
-        f"`{result['command']}`.",
+        f"A run of 150 rounds was killed with `kill -9` {moments} and resumed each time. Its {numbers} are {same} those "
+        f"of the run left alone. Recorded {result['date'][:10]}: `{result['command']}`.",
         "",
     ]
 
@@ -108,8 +108,8 @@ def kills(result: dict[str, Any]) -> list[str]:
 INTRODUCTION = """Every system in its own process and environment on the same generated data: federated averaging,
 E = 1, B = 10, learning rate 0.1. *2NN*, *CNN*: 100 clients × 600 images, 10 a round. *100 of 1,000*: 1,000 clients ×
 60 images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*: sixteen
-experiments that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the median is
-taken; in brackets, how many times as long as fedloom. This page is drawn from `results/` by
+experiments that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the median
+is taken; in brackets, how many times as long as fedloom. This page is drawn from `results/` by
 `python benchmarks/tables.py`; [benchmarks/](../benchmarks) says how to repeat everything.
 """
 

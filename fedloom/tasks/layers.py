@@ -44,7 +44,7 @@ def _fused_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
 
 
 def _fused_backward(residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
-    """dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]; the last reading of W comes first, so that W can then be changed in place."""
+    """The gradients dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]. W is read before dW is computed, so that it can change in place."""
     x, w = residuals
     dx, x, d = computed(d @ w.T, x, d)
     dw = x[0][:, None] * d[0]
@@ -67,8 +67,8 @@ def computed(*arrays: Array) -> tuple[Array, ...]:
 
 
 def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h/2 w/2 outputs"]:
-    """Two-dimensional convolution that keeps the image's size, 2 × 2 max-pooling, and the bias: added last, which is the
-    same and four times less work.
+    """Convolution that keeps the image's size, 2 × 2 max-pooling, and the bias: added last, which is the same and four
+    times less work.
     """
     return halve(lax.platform_dependent(x, layer["w"], cpu=direct, default=patches)) + layer["b"]
 
