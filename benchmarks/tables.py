@@ -68,11 +68,29 @@ def page() -> str:
             f"Recorded {result['date'][:10]}, seed {result['seed']}: `{result['command']}`. Versions: {listed}.",
             "",
         ]
+    for result in read("fedloom-*.json"):
+        parts += alone(result)
     for result in read("million-*.json"):
         parts += million(result)
     for result in read("kill.json"):
         parts += kills(result)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def alone(result: dict[str, Any]) -> list[str]:
+    """What fedloom alone takes, timed over more rounds than its peers have patience for."""
+    timings, experiments = result["seconds_a_round"], result["workloads"]
+    cells = [
+        f"{WORKLOADS[w]} {by['fedloom'] / experiments[w]['experiments']:.6f} s a round and experiment"
+        for w, by in timings.items()
+    ]
+    rounds = max(line["rounds"] for line in result["timings"])
+    return [
+        f"## fedloom alone on {result['device']['name']}",
+        "",
+        f"Over {rounds:,} rounds: {', '.join(cells)}. Recorded {result['date'][:10]}: `{result['command']}`.",
+        "",
+    ]
 
 
 def million(result: dict[str, Any]) -> list[str]:
@@ -108,8 +126,8 @@ def kills(result: dict[str, Any]) -> list[str]:
 INTRODUCTION = """Every system in its own process and environment on the same generated data: federated averaging,
 E = 1, B = 10, learning rate 0.1. *2NN*, *CNN*: 100 clients × 600 images, 10 a round. *100 of 1,000*: 1,000 clients ×
 60 images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*: sixteen
-experiments that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the median
-is taken; in brackets, how many times as long as fedloom. This page is drawn from `results/` by
+experiments that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the
+median is taken; in brackets, how many times as long as fedloom. This page is drawn from `results/` by
 `python benchmarks/tables.py`; [benchmarks/](../benchmarks) says how to repeat everything.
 """
 

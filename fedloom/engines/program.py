@@ -80,7 +80,7 @@ class Program:
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             view = self.store.view(dealt)
-            state, did = _advance(self.task, self.plan, self.algorithm, view, state, self.seeds, dealt, now)
+            state, did = _advance(self.task, self.plan, self.algorithm, view, state, self.seeds, dealt)
             parts.append(did)
             chosen = chosen[now:]
         return state, jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *parts)
@@ -99,32 +99,23 @@ def _advance(
     state: ServerState,
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
-    count: Int[Array, ""],
 ) -> tuple[ServerState, Rounds]:
-    """Rounds in one program. Each device works through its part of every cohort; then they add up what they have.
-
-    On a CPU the number of rounds is an argument, although the schedule's shape tells it: XLA unrolls a loop that it
-    knows to be short, and computes what is in it a third slower.
-    """
+    """Rounds in one program. Each device works through its part of every cohort; then they add up what they have."""
 
     def rounds(
-        algorithm: Algorithm, view: View, state: ServerState, seeds: Array, schedule: Array, count: Array
+        algorithm: Algorithm, view: View, state: ServerState, seeds: Array, schedule: Array
     ) -> tuple[ServerState, Rounds]:
-        def one(i: Array, carry: tuple[ServerState, Rounds]) -> tuple[ServerState, Rounds]:
-            state, did = carry
-            mine = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, schedule[i, :, 0])
+        def one(state: ServerState, cohort: Array) -> tuple[ServerState, Rounds]:
+            mine = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, cohort[:, 0])
             total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
             mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, total.weight), total.update)
-            now = Rounds(jax.vmap(optax.tree.norm)(mean.params), total.computed)
-            state = jax.vmap(lambda a, s, u: a.apply(s, u))(algorithm, state, mean)
-            return state, jax.tree.map(lambda a, b: a.at[i].set(b), did, now)
+            norm = jax.vmap(optax.tree.norm)(mean.params)
+            return jax.vmap(lambda a, s, u: a.apply(s, u))(algorithm, state, mean), Rounds(norm, total.computed)
 
-        nothing = jnp.zeros(schedule.shape[:2])
-        turns = count if plan.segment is None else len(schedule)
-        return lax.fori_loop(0, turns, one, (state, Rounds(nothing, nothing)))
+        return lax.scan(one, state, schedule)
 
     if plan.mesh.size == 1:
-        return rounds(algorithm, view, state, seeds, schedule, count)
-    specs = (P(), P(), P(), P(), P(None, None, machine.AXIS), P())
+        return rounds(algorithm, view, state, seeds, schedule)
+    specs = (P(), P(), P(), P(), P(None, None, machine.AXIS))
     spread = jax.shard_map(rounds, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)
-    return spread(algorithm, view, state, seeds, schedule, count)
+    return spread(algorithm, view, state, seeds, schedule)
