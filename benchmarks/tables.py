@@ -117,8 +117,8 @@ def kills(result: dict[str, Any]) -> list[str]:
     return [
         "## Killed and resumed",
         "",
-        f"A run of 150 rounds was killed with `kill -9` {moments} and resumed each time. Its {numbers} are {same} those "
-        f"of the run left alone. Recorded {result['date'][:10]}: `{result['command']}`.",
+        f"A run of 150 rounds was killed with `kill -9` {moments} and resumed each time. Its {numbers} are {same} "
+        f"those of the run left alone. Recorded {result['date'][:10]}: `{result['command']}`.",
         "",
     ]
 
