@@ -41,6 +41,7 @@ def row(cells: list[str]) -> str:
 def comparison(result: dict[str, Any]) -> list[str]:
     """Seconds a round of every system on every workload, and the ratio to fedloom."""
     timings, ratios = result["seconds_a_round"], result["times_as_long_as_fedloom"]
+    on_gpu = result["device"]["kind"] == "gpu"
     workloads = [w for w in WORKLOADS if w in timings]
     systems = [s for s in NAMES if any(s in timings[w] for w in workloads)]
     lines = [row(["seconds a round", *(WORKLOADS[w] for w in workloads)]), row(["---"] * (1 + len(workloads)))]
@@ -50,7 +51,8 @@ def comparison(result: dict[str, Any]) -> list[str]:
             time = timings[workload].get(system)
             times = ratios.get(workload, {}).get(system)
             cells.append("–" if time is None else f"{time:.4g}" + (f" ({times:.1f} ×)" if times != 1 else ""))
-        lines.append(row([NAMES[system], *cells]))
+        name = NAMES[system].replace("one thread", "on the same GPU") if on_gpu else NAMES[system]
+        lines.append(row([name, *cells]))
     return lines
 
 
@@ -58,12 +60,14 @@ def page() -> str:
     """The benchmarks page."""
     parts = ["# Benchmarks", "", INTRODUCTION]
     for result in read("benchmark-*.json"):
-        versions = {name: version for packages in result["versions"].values() for name, version in packages.items()}
         useful = {t["workload"]: t["useful_over_computed"] for t in result["timings"] if "useful_over_computed" in t}
         parts += [f"## {result['device']['name']}", "", *comparison(result), ""]
         parts += ["Useful steps over steps computed by fedloom: "
                   + ", ".join(f"{WORKLOADS[w]} {u:.3f}" for w, u in useful.items()) + ".", ""]  # fmt: skip
-        listed = ", ".join(f"{k} {v}" for k, v in versions.items())
+        listed = "; ".join(
+            f"{NAMES[system]}: " + ", ".join(f"{name} {version}" for name, version in packages.items())
+            for system, packages in result["versions"].items()
+        )
         parts += [
             f"Recorded {result['date'][:10]}, seed {result['seed']}: `{result['command']}`. Versions: {listed}.",
             "",
@@ -144,7 +148,9 @@ def speed() -> str:
 def main() -> None:
     """Write the page, and the README's table."""
     PAGE.write_text(page())
-    README.write_text(re.sub(r"<!-- speed -->.*<!-- /speed -->", speed, README.read_text(), flags=re.DOTALL))
+    README.write_text(
+        re.sub(r"<!-- speed -->.*<!-- /speed -->", lambda _: speed(), README.read_text(), flags=re.DOTALL)
+    )
     print(f"wrote {PAGE.relative_to(ROOT)} and the table of {README.name}")
 
 
