@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from fedloom.runs.history import History
@@ -22,11 +22,10 @@ def live(console: Console, stop: Stop, shown: bool) -> Iterator[Callable[[Sequen
         yield lambda labels: lambda histories: None  # noqa: ARG005
         return
     columns = (
-        SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=10),
         MofNCompleteColumn(),
-        TextColumn("rounds  {task.fields[speed]}  {task.fields[metrics]}"),
+        TextColumn("{task.fields[speed]}  {task.fields[metrics]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
@@ -49,7 +48,7 @@ def speed(histories: Sequence[History]) -> str:
     longest = max(histories, key=len)
     recent = longest.rows[-10:]
     rounds, seconds = (recent[-1][name] - recent[0][name] for name in ("round", "seconds"))
-    return f"{rounds / seconds:.1f}/s" if rounds and seconds else "compiling …"
+    return f"{rounds / seconds:.1f} rounds/s" if rounds and seconds else "compiling …"
 
 
 def headline(histories: Sequence[History]) -> str:

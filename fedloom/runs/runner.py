@@ -22,8 +22,9 @@ from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
 from fedloom.errors import CheckpointError, DivergedError, UnknownName, require
-from fedloom.runs import checkpoint, model, plot
+from fedloom.runs import checkpoint, model
 from fedloom.runs.history import History, from_rows
+from fedloom.runs.plot import plot as draw
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, Variables
 from fedloom.trees import flatten, member, nbytes, stack, unflatten
@@ -58,7 +59,7 @@ class Run:
 
     def plot(self, metric: str = "accuracy", against: str = "rounds", file: str | Path | None = None) -> Any:
         """Draw a metric against rounds, bytes or seconds; returns the matplotlib figure."""
-        return plot.plot([(self.label, self.history)], metrics=[metric], against=[against], file=file)
+        return draw([(self.label, self.history)], metrics=[metric], against=[against], file=file)
 
     def save(self, file: str | Path) -> None:
         """Write the final model as safetensors."""

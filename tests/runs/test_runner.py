@@ -197,3 +197,12 @@ def test_settings_are_frozen() -> None:
     with pytest.raises(AttributeError):
         Settings(fl.runs.Stop(), ()).every = 2  # type: ignore[misc]
     assert jax.default_backend()
+
+
+def test_a_run_draws_itself_and_saves_its_model(generated: Make, tmp_path: Path) -> None:
+    run = fl.run(generated(SIZES), TASK, ALGORITHM, rounds=2)
+    figure = run.plot("loss", against="bytes", file=tmp_path / "loss.png")
+    assert figure.axes[0].get_ylabel() == "loss"
+    assert (tmp_path / "loss.png").exists()
+    run.save(tmp_path / "model.safetensors")
+    same(fl.runs.model.load(tmp_path / "model.safetensors"), run.variables)
