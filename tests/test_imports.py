@@ -19,8 +19,7 @@ def imported(name: str, known: dict[str, Path]) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{a.name}" for a in node.names}
-            found |= {n if n in known else node.module for n in names}
+            found |= {node.module, *(f"{node.module}.{a.name}" for a in node.names)}
     return {f for f in found if f in known and f != name}
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm
 from fedloom.data.federated import FederatedData
-from fedloom.engines import devices as machine
 from fedloom.engines.evaluate import judge
 from fedloom.engines.plan import SHARE, lane_bytes, plan
 from fedloom.engines.program import Program

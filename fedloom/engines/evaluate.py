@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from fedloom.engines import devices as machine
+import fedloom.engines.devices as machine
 from fedloom.engines.plan import Plan, footprint
 from fedloom.engines.store import Store, row_bytes
 from fedloom.tasks.task import Task, Variables

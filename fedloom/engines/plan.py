@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm
-from fedloom.engines import devices as machine
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
+import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm, ServerState
 from fedloom.data.federated import FederatedData
-from fedloom.engines import devices as machine
 from fedloom.engines.evaluate import Judge
 from fedloom.engines.lanes import Total, work_through
 from fedloom.engines.plan import Plan

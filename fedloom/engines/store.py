@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jax.sharding import Mesh
 
+import fedloom.engines.devices as machine
 from fedloom.data.federated import FederatedData
-from fedloom.engines import devices as machine
 from fedloom.trees import record
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 
+import fedloom.runs.checkpoint as checkpoint
+import fedloom.runs.model as model
 from fedloom.algorithms import Algorithm, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
 from fedloom.errors import CheckpointError, DivergedError, UnknownName, require
-from fedloom.runs import checkpoint, model
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.stopping import Stop

@@ -10,11 +10,11 @@ from typing import Any
 
 import jax
 
+import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.errors import UnknownName, require
-from fedloom.runs import checkpoint
 from fedloom.runs.runner import Run, Settings, Watch, _known, train
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
