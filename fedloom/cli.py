@@ -136,6 +136,7 @@ def sweep_command(
         base = Experiment.read(file) if file else Experiment(evaluate="test")
         axes, changes = split_axes({k: v for k, v in fields.items() if v is not None})
         experiment = base.replace(**changes)
+        require("test" in experiment.splits, "evaluate", "with test, by which a sweep compares", experiment.evaluate)
         for name, values in axes.items():
             for value in values:
                 experiment.replace(**{name: value})

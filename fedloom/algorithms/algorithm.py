@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedloom.algorithms.server import Server
+from fedloom.algorithms.server import Server, checked_server
 from fedloom.combine.weighting import Weighting
 from fedloom.errors import require
-from fedloom.local.sgd import Sgd
+from fedloom.local.sgd import Sgd, checked_sgd
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -85,7 +85,9 @@ class Algorithm:
         return ServerState(Variables(optax.apply_updates(params, change), fresh), memory, state.round + 1)
 
 
-def algorithm(local: Sgd, server: Server, weighting: Weighting, fraction: float) -> Algorithm:
-    """An algorithm from its parts, checked."""
-    require(0 <= fraction <= 1, "fraction", "between 0 and 1", fraction)
-    return Algorithm(local, server, weighting, fraction)
+def checked(algorithm: Algorithm) -> Algorithm:
+    """The same, if its numbers can be used."""
+    checked_sgd(algorithm.local)
+    checked_server(algorithm.server)
+    require(0 <= algorithm.fraction <= 1, "fraction", "between 0 and 1", algorithm.fraction)
+    return algorithm

@@ -37,6 +37,13 @@ class Server:
         return SERVERS[self.name](self.lr, self.momentum)
 
 
+def checked_server(server: Server) -> Server:
+    """The same, if its numbers can be used."""
+    require(bool(server.lr > 0), "server_lr", "above 0", server.lr)
+    require(bool(0 <= server.momentum < 1), "server_momentum", "at least 0 and below 1", server.momentum)
+    return server
+
+
 def server(name: str = "average", *, lr: float = 1.0, momentum: float = 0.9) -> Server:
     """The server's step by name: ``average`` (w ← w + lr · mean update), ``momentum``, ``adagrad``, ``adam``, ``yogi``.
 
@@ -45,6 +52,4 @@ def server(name: str = "average", *, lr: float = 1.0, momentum: float = 0.9) -> 
     fedloom.errors.UnknownName: server must be one of adagrad, adam, average, momentum, yogi, but is 'median'
     """
     choose("server", name, SERVERS)
-    require(lr > 0, "server_lr", "above 0", lr)
-    require(0 <= momentum < 1, "server_momentum", "at least 0 and below 1", momentum)
-    return Server(lr, momentum, name)
+    return checked_server(Server(lr, momentum, name))

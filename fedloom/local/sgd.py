@@ -150,6 +150,18 @@ class Sgd:
         return Reply(subtract(work.variables, sent), n.astype(jnp.float32))
 
 
+def checked_sgd(local: Sgd) -> Sgd:
+    """The same, if its numbers can be used."""
+    lr, epochs, batch_size, decay = local.lr, local.epochs, local.batch_size, local.decay
+    microbatch = local.microbatch
+    require(bool(lr > 0), "lr", "above 0", lr)
+    require(bool(epochs >= 1), "epochs", "at least 1", epochs)
+    require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
+    require(bool(0 < decay <= 1), "decay", "above 0 and at most 1", decay)
+    require(microbatch >= 1, "microbatch", "at least 1", microbatch)
+    return local
+
+
 def sgd(
     lr: float = 0.1,
     *,
@@ -173,10 +185,5 @@ def sgd(
     Traceback (most recent call last):
     fedloom.errors.ArgumentError: epochs must be at least 1, but is 0
     """
-    require(lr > 0, "lr", "above 0", lr)
-    require(epochs >= 1, "epochs", "at least 1", epochs)
-    require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
-    require(0 < decay <= 1, "decay", "above 0 and at most 1", decay)
-    require(microbatch >= 1, "microbatch", "at least 1", microbatch)
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
-    return Sgd(lr, decay, epochs, batch_size, microbatch, chosen)
+    return checked_sgd(Sgd(lr, decay, epochs, batch_size, microbatch, chosen))

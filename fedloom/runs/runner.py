@@ -131,6 +131,10 @@ def train(
 ) -> list[Run]:
     """Run experiments side by side in one program until each has stopped. All are at the same round when they begin."""
     require(settings.every >= 1, "every", "at least 1", settings.every)
+    require(all(0 <= seed < 2**32 for seed in seeds), "seed", "between 0 and 4294967295", list(seeds))
+    stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
+    watching = stop.target is not None or stop.patience is not None
+    require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
     program = engine.program(data, task, algorithms, seeds)
     identities = [identity(data, task, a, s) for a, s in zip(algorithms, seeds, strict=True)]
     state, histories = restore(program, folders, identities)

@@ -12,6 +12,7 @@ import jax
 
 import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Algorithm
+from fedloom.algorithms.algorithm import checked
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.errors import UnknownName, require
@@ -106,7 +107,7 @@ def combinations(algorithm: Algorithm, axes: dict[str, Sequence[float]], seeds: 
         for name, value in zip(axes, values, strict=True):
             changed = with_number(changed, SWEPT[name], value)
             label.append(f"{name}={'all' if value is None else repr(value)}")
-        points += [Point(",".join([*label, f"seed={seed}"]), changed, seed) for seed in seeds]
+        points += [Point(",".join([*label, f"seed={seed}"]), checked(changed), seed) for seed in seeds]
     return points
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.data import FederatedData
-from fedloom.errors import CheckpointError, DivergedError, UnknownName
+from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName
 from fedloom.runs import checkpoint
 from fedloom.runs.runner import Settings
 from fedloom.trees import flatten
@@ -206,3 +206,13 @@ def test_a_run_draws_itself_and_saves_its_model(generated: Make, tmp_path: Path)
     assert (tmp_path / "loss.png").exists()
     run.save(tmp_path / "model.safetensors")
     same(fl.runs.model.load(tmp_path / "model.safetensors"), run.variables)
+
+
+def test_a_target_needs_what_it_looks_at(generated: Make) -> None:
+    with pytest.raises(ArgumentError, match="evaluate must be with test, for the target"):
+        fl.run(generated(SIZES), TASK, ALGORITHM, target=0.9, evaluate=["train"])
+
+
+def test_a_seed_out_of_range(generated: Make) -> None:
+    with pytest.raises(ArgumentError, match="seed must be between 0 and 4294967295"):
+        fl.run(generated(SIZES), TASK, ALGORITHM, seed=-1)

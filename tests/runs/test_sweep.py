@@ -6,7 +6,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.data import FederatedData
-from fedloom.errors import UnknownName
+from fedloom.errors import ArgumentError, UnknownName
 from fedloom.trees import flatten
 
 Make = Callable[..., FederatedData]
@@ -71,6 +71,12 @@ def test_a_sweep_goes_on_where_it_stopped(generated: Make, tmp_path: Path) -> No
     for resumed, alone in zip(go(5, tmp_path / "a"), go(5, tmp_path / "b"), strict=True):
         assert equal(resumed, alone)
     assert (tmp_path / "a" / "lr=0.1,seed=0" / "history.json").exists()
+
+
+@pytest.mark.parametrize(("axis", "value"), [("lr", -1.0), ("epochs", 0), ("fraction", 2.0), ("server_lr", 0.0)])
+def test_bad_values_are_refused_before_anything_runs(generated: Make, axis: str, value: float) -> None:
+    with pytest.raises(ArgumentError, match=f"{axis} must be .*, but is {value}"):
+        fl.sweep(generated(SIZES), TASK, fl.fedavg(), **{axis: [value]})
 
 
 def test_an_unknown_axis(generated: Make) -> None:
