@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from fedloom.data.order import gather
 from fedloom.errors import DataError, UnknownName
 
 
@@ -32,6 +34,8 @@ class FederatedData:
         index: example numbers, each client's together.
         clients: the part's name (``train``, ``validation``, ``test``) → the range of ``index`` of every client.
         central: parts that no client owns, as example numbers: the usual test set, a hold-out.
+        client_names, class_names: what they are called, where they have names.
+        note: what a reader would want to know of how it was made.
 
     >>> columns = {"x": np.zeros((4, 2), np.uint8), "y": np.array([0, 1, 1, 0])}
     >>> data = FederatedData("toy", columns, 2, np.arange(4), {"train": Ranges(np.array([0, 1]), np.array([1, 3]))}, {})
@@ -45,6 +49,9 @@ class FederatedData:
     index: np.ndarray
     clients: dict[str, Ranges]
     central: dict[str, np.ndarray]
+    client_names: Sequence[str] = ()
+    class_names: Sequence[str] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         self._check_ranges()
@@ -67,9 +74,29 @@ class FederatedData:
         if not self._has(split):
             raise UnknownName("split", split, self.splits)
         if client is None:
-            return self.central[split] if len(self.central.get(split, ())) else self._union(split)
+            return self._everybodys(split)
+        if split not in self.clients:
+            raise DataError(f"the {split} examples of {self.name} are nobody's: ask for them without a client")
         ranges = self.clients[split]
         return self.index[ranges.start[client] : ranges.start[client] + ranges.size[client]]
+
+    def union(self) -> FederatedData:
+        """The *global user*: one client that has everybody's training examples; validation and test are nobody's."""
+        train = self.examples("train")
+        ranges = {"train": Ranges(np.zeros(1, np.int32), np.array([len(train)], np.int32))}
+        central = {name: self.examples(name) for name in self.splits if name != "train"}
+        name, everyone = f"{self.name}/union", ("the union",)
+        return replace(self, name=name, index=train, clients=ranges, central=central, client_names=everyone)
+
+    def called(self, client: int) -> str:
+        """What a client is called.
+
+        >>> columns = {"x": np.zeros((1, 2), np.uint8), "y": np.array([0])}
+        >>> data = FederatedData("toy", columns, 2, np.arange(1), {"train": Ranges(np.array([0]), np.array([1]))}, {})
+        >>> data.called(0)
+        'client 0'
+        """
+        return f"client {client}" + (f" ({self.client_names[client]})" if len(self.client_names) else "")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -83,12 +110,15 @@ class FederatedData:
     def _has(self, split: str) -> bool:
         return len(self.central.get(split, ())) > 0 or (split in self.clients and bool(self.clients[split].size.any()))
 
-    def _union(self, split: str) -> np.ndarray:
+    def _everybodys(self, split: str) -> np.ndarray:
+        """The examples of all clients and those of nobody."""
+        nobodys = self.central.get(split, np.zeros(0, np.int32))
+        if split not in self.clients:
+            return nobodys
         ranges = self.clients[split]
-        if split == "train" and len(self.clients) == 1:
+        if len(self.clients) == 1 and not len(nobodys) and len(self.index) == ranges.size.sum():
             return self.index
-        pieces = [self.index[s : s + n] for s, n in zip(ranges.start, ranges.size, strict=True)]
-        return np.concatenate(pieces)
+        return np.concatenate([gather(self.index, ranges.start, ranges.size), nobodys])
 
     def _check_ranges(self) -> None:
         sizes = self.clients["train"].size
@@ -96,18 +126,20 @@ class FederatedData:
             raise DataError(f"{self.name} has no clients: make at least one")
         if (sizes < 1).any():
             empty = int(np.argmax(sizes < 1))
-            raise DataError(f"client {empty} of {self.name} has no training examples: use fewer clients or more data")
+            raise DataError(
+                f"{self.called(empty)} of {self.name} has no training examples: use fewer clients or more data"
+            )
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"the columns of {self.name} differ in length: {lengths}")
 
     def _check_values(self) -> None:
         y = self.columns["y"]
-        bad = np.flatnonzero((y < 0) | (y >= self.classes)) if np.issubdtype(y.dtype, np.integer) else np.zeros(0, int)
-        if len(bad):
-            where, row = self._owner(int(bad[0])), int(bad[0])
+        lowest = 0 if y.ndim == 1 else -1  # a sequence shorter than the others is padded with labels of -1
+        if np.issubdtype(y.dtype, np.integer) and y.size and (y.min() < lowest or y.max() >= self.classes):
+            row, *place = (int(i[0]) for i in np.nonzero((y < lowest) | (y >= self.classes)))
             raise DataError(
-                f"label {y[row]} in row {row} of column y ({where}) is out of range: "
+                f"label {y[row, *place]} in row {row} of column y ({self._owner(row)}) is out of range: "
                 f"{self.name} has classes 0 to {self.classes - 1}"
             )
         for name, column in self.columns.items():
@@ -130,5 +162,5 @@ class FederatedData:
             for place in at:
                 inside = np.flatnonzero((ranges.start <= place) & (place < ranges.start + ranges.size))
                 if len(inside):
-                    return f"{split} data of client {int(inside[0])}"
+                    return f"{split} data of {self.called(int(inside[0]))}"
         return "no client's"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from fedloom.settings import cache_folder
 
 if TYPE_CHECKING:
     from jaxtyping import Array, PyTree
@@ -47,8 +48,7 @@ def devices() -> tuple[jax.Device, ...]:
 def _remember_compilations() -> None:
     """Keep compiled programs on disk, unless the user has said where or that not."""
     if jax.config.values["jax_compilation_cache_dir"] is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(root / "fedloom" / "xla"))
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder("xla")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 import fedloom.engines.devices as machine
 from fedloom.data.federated import FederatedData
+from fedloom.data.order import gather
 from fedloom.trees import record
 
 if TYPE_CHECKING:
@@ -97,14 +98,3 @@ def capacity(rows: int) -> int:
     """
     step = max(1, 2 ** (max(rows - 1, 0).bit_length() - 3)) if rows > 8 else 1
     return -(-rows // step) * step
-
-
-def gather(index: np.ndarray, start: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The pieces of an index, one after another.
-
-    >>> gather(np.arange(10) * 10, np.array([7, 1]), np.array([2, 3])).tolist()
-    [70, 80, 10, 20, 30]
-    """
-    ends = np.cumsum(size)
-    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
-    return index[np.repeat(start, size) + within]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedloom.data.partition.partition import Partition, even
+from fedloom.data.order import gather, grouped, starts
+from fedloom.data.partition.partition import Deal, Examples, Partition, even
 from fedloom.errors import DataError, require
 
 
@@ -15,24 +16,24 @@ def shards(clients: int = 100, per_client: int = 2) -> Partition:
     images and most clients see two digits only.
 
     >>> labels = np.array([1, 0, 1, 0, 1, 0, 1, 0])
-    >>> rows, sizes = shards(clients=4, per_client=1).deal(labels, np.random.default_rng(0))
-    >>> [sorted(set(labels[part].tolist())) for part in np.split(rows, np.cumsum(sizes)[:-1])]
+    >>> deal = shards(clients=4, per_client=1).deal(labels, np.random.default_rng(0))
+    >>> [sorted(set(labels[part].tolist())) for part in np.split(deal.rows, np.cumsum(deal.sizes)[:-1])]
     [[1], [0], [0], [1]]
     """
     require(per_client >= 1, "per_client", "at least 1", per_client)
 
-    def assign(labels: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def assign(examples: Examples, rng: np.random.Generator) -> Deal:
         total = clients * per_client
-        if total > len(labels):
+        if total > len(examples):
             raise DataError(
                 f"{clients:,} clients × {per_client} shards need at least {total:,} training examples, "
-                f"but there are {len(labels):,}: use fewer clients or fewer shards each"
+                f"but there are {len(examples):,}: use fewer clients or fewer shards each"
             )
-        order = np.argsort(labels, kind="stable")
-        sizes = even(len(labels), total)
-        start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        assert examples.labels is not None
+        order = grouped(examples.labels, examples.classes)
+        sizes = even(len(examples), total)
         dealt = rng.permutation(total)
-        rows = np.concatenate([order[start[s] : start[s] + sizes[s]] for s in dealt])
-        return rows, sizes[dealt].reshape(clients, per_client).sum(axis=1)
+        rows = gather(order, starts(sizes)[dealt], sizes[dealt])
+        return Deal(rows, sizes[dealt].reshape(clients, per_client).sum(axis=1))
 
-    return Partition(f"shards{per_client}", clients, assign)
+    return Partition(f"shards{per_client}", clients, assign, by_label=True)

@@ -11,7 +11,8 @@ from fedloom.errors import ArgumentError, DataError
 def test_everything_is_dealt_once_and_evenly(n: int, clients: int, seed: int) -> None:
     if clients > n:
         return
-    rows, sizes = iid(clients).deal(np.zeros(n), np.random.default_rng(seed))
+    deal = iid(clients).deal(np.zeros(n, int), np.random.default_rng(seed))
+    rows, sizes = deal.rows, deal.sizes
     assert sorted(rows.tolist()) == list(range(n))
     assert len(sizes) == clients
     assert sizes.sum() == n
@@ -20,7 +21,7 @@ def test_everything_is_dealt_once_and_evenly(n: int, clients: int, seed: int) ->
 
 def test_more_clients_than_examples() -> None:
     with pytest.raises(DataError, match="4 clients cannot share 3 training examples"):
-        iid(4).deal(np.zeros(3), np.random.default_rng(0))
+        iid(4).deal(np.zeros(3, int), np.random.default_rng(0))
 
 
 def test_no_clients() -> None:

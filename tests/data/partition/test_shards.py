@@ -27,7 +27,7 @@ def test_the_seed_decides() -> None:
 
 def test_more_shards_than_examples() -> None:
     with pytest.raises(DataError, match="3 clients × 2 shards need at least 6 training examples, but there are 5"):
-        shards(3, 2).deal(np.zeros(5), np.random.default_rng(0))
+        shards(3, 2).deal(np.zeros(5, int), np.random.default_rng(0))
 
 
 def test_no_shards() -> None:

@@ -1,0 +1,64 @@
+"""Files: finding data in the data folder, reading it compressed or not, and never leaving half a file behind."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from fedloom.errors import DataError
+from fedloom.settings import data_folder
+
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, UnicodeDecodeError)
+
+
+@contextmanager
+def opened(path: Path, mode: str = "rb") -> Iterator[IO[Any]]:
+    """A file open for reading, decompressed if its name ends in .gz, .xz or .bz2 (text with mode ``"rt"``).
+
+    Whatever is wrong with the file, also while it is read inside, is an error that names it.
+    """
+    text = {"encoding": "utf-8-sig", "newline": ""} if "t" in mode else {}
+    try:
+        with OPENERS.get(path.suffix, open)(path, mode, **text) as file:
+            yield file
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing") from error
+    except BROKEN as error:
+        raise DataError(f"{path} is truncated or damaged ({error}): fetch it again") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error})") from error
+
+
+def find(name: str | Path, folder: str | Path | None = None) -> Path:
+    """A file or folder by its path, or by its place in the data folder."""
+    here, there = Path(name).expanduser(), data_folder(folder) / name
+    for path in (here, there):
+        if path.exists():
+            return path
+    raise DataError(
+        f"{name} is neither here nor in the data folder {there.parent}: name the folder that holds it "
+        "(--data-folder, FEDLOOM_DATA, or data_folder in fedloom.toml)"
+    )
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Inside, a temporary path beside the given one; it takes its place in the end, or vanishes after an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,50 @@
+"""Affinity: every client has a favourite class, and something of everything else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedloom.data.order import apportion, grouped, starts
+from fedloom.data.partition.partition import Deal, Examples, Partition, counted, even
+from fedloom.errors import require
+
+
+def affinity(clients: int = 10, share: float = 0.8) -> Partition:
+    """Clients of equal size: a share of each one's examples is of its favourite class, the rest random from what is
+    left of all classes.
+
+    There are as many lovers of a class as it has examples in proportion, and whose favourite is what is random.
+
+    >>> y = np.repeat([0, 1], 50)
+    >>> deal = affinity(clients=4, share=0.8).deal(y, np.random.default_rng(0))
+    >>> [np.bincount(y[part]).tolist() for part in np.split(deal.rows, np.cumsum(deal.sizes)[:-1])]
+    [[2, 23], [23, 2], [23, 2], [2, 23]]
+    """
+    require(0 <= share <= 1, "share", "between 0 and 1", share)
+
+    def assign(examples: Examples, rng: np.random.Generator) -> Deal:
+        assert examples.labels is not None
+        classes = examples.classes
+        counts = np.bincount(examples.labels, minlength=classes)
+        sizes = even(len(examples), clients)
+        favourite = rng.permutation(np.repeat(np.arange(classes), apportion(counts, clients)))
+        wanted = np.round(share * sizes).astype(np.int64)
+        order = rng.permutation(len(examples))
+        order = order[grouped(examples.labels[order], classes)]
+        owner = np.full(len(order), -1, np.int32)
+        short = 0
+        for c in range(classes):
+            lovers = np.flatnonzero(favourite == c).astype(np.int32)
+            if not len(lovers):
+                continue
+            demand = int(wanted[lovers].sum())
+            got = wanted[lovers] if demand <= counts[c] else even(int(counts[c]), len(lovers))
+            short += int((got < wanted[lovers]).sum())
+            start = starts(counts)[c]
+            owner[start : start + got.sum()] = np.repeat(lovers, got)
+        rest = np.repeat(np.arange(clients, dtype=np.int32), sizes - np.bincount(owner[owner >= 0], minlength=clients))
+        owner[owner < 0] = rng.permutation(rest)
+        few = f"{counted(short, 'client has', 'clients have')} less of a favourite class that is too small"
+        return Deal(order[grouped(owner, clients)], sizes, few if short else "")
+
+    return Partition(f"affinity{share:g}", clients, assign, by_label=True)

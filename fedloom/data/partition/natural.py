@@ -1,0 +1,39 @@
+"""Natural: whoever made an example has it: a user, a writer, a role."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedloom.data.order import grouped
+from fedloom.data.partition.partition import Deal, Examples, Partition, counted
+from fedloom.errors import DataError, require
+
+
+def natural(*, least: int = 1) -> Partition:
+    """Every user is a client and has what it made, in the order in which it was made.
+
+    Arguments:
+        least: users with fewer examples than this are left out.
+
+    >>> examples = Examples(np.array([0, 1, 0, 1]), 2, users=np.array([1, 0, 1, 1]), names=["ann", "bob"])
+    >>> deal = natural().deal(examples, np.random.default_rng(0))
+    >>> deal.rows.tolist(), deal.sizes.tolist()
+    ([1, 0, 2, 3], [1, 3])
+    """
+    require(least >= 1, "least", "at least 1", least)
+
+    def assign(examples: Examples, rng: np.random.Generator) -> Deal:  # noqa: ARG001
+        if examples.users is None:
+            raise DataError("nobody knows whose these examples are: name the user column, or use another partition")
+        counts = np.bincount(examples.users, minlength=len(examples.names))
+        kept = np.flatnonzero(counts >= least)
+        if not len(kept):
+            raise DataError(f"no user has {least:,} examples: the most any has is {int(counts.max(initial=0)):,}")
+        order = grouped(examples.users, len(counts))
+        if len(kept) < len(counts):
+            order = order[counts[examples.users[order]] >= least]
+        gone = int(((counts > 0) & (counts < least)).sum())
+        note = f"{counted(gone, 'user', 'users')} with fewer than {least:,} examples left out" if gone else ""
+        return Deal(order, counts[kept], note, users=kept)
+
+    return Partition("natural", None, assign)

@@ -1,0 +1,72 @@
+"""Feature skew: clients who see the same things differently, on top of any partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from scipy import ndimage
+
+from fedloom.data.partition.partition import Columns, Partition
+from fedloom.errors import DataError, require
+
+Change = Callable[[Columns, np.ndarray, np.random.Generator], Columns]
+
+
+def noisy(scheme: Partition, level: float = 0.1) -> Partition:
+    """Client k of K sees its inputs with Gaussian noise of deviation level·k/(K - 1): the first none, the last all of
+    it (Li et al. 2022, "noise-based feature imbalance"). Pixels count from 0 to 1 and stay there. What no client owns
+    is as it was.
+
+    >>> from fedloom.data.partition.iid import iid
+    >>> noisy(iid(10), level=0.3).name
+    'iid+noise0.3'
+    """
+    require(level >= 0, "level", "at least 0", level)
+
+    def change(columns: Columns, owner: np.ndarray, rng: np.random.Generator) -> Columns:
+        x = columns["x"].copy()
+        clients = int(owner.max()) + 1
+        deviation = (level * np.maximum(owner, 0) / max(clients - 1, 1)).reshape(-1, *[1] * (x.ndim - 1))
+        for start in range(0, len(x), 4096):
+            block, scale = x[start : start + 4096], deviation[start : start + 4096]
+            noise = scale * rng.standard_normal(block.shape, dtype=np.float32)
+            pixels = x.dtype == np.uint8
+            x[start : start + 4096] = np.clip(np.round(block + 255 * noise), 0, 255) if pixels else block + noise
+        return {**columns, "x": x}
+
+    return replace(scheme, name=f"{scheme.name}+noise{level:g}", change=_after(scheme, change))
+
+
+def rotated(scheme: Partition, degrees: float = 90.0) -> Partition:
+    """Client k sees its images turned by k·degrees (modulo 360), about their middle. What no client owns is as it was.
+
+    >>> from fedloom.data.partition.iid import iid
+    >>> rotated(iid(4), degrees=90).name
+    'iid+rotation90'
+    """
+
+    def change(columns: Columns, owner: np.ndarray, rng: np.random.Generator) -> Columns:  # noqa: ARG001
+        x = columns["x"].copy()
+        if x.ndim not in (3, 4):
+            raise DataError(f"only images can be rotated, but an example has the shape {x.shape[1:]}")
+        angles = np.where(owner >= 0, owner * degrees % 360, 0)
+        for angle in np.unique(angles[angles != 0]):
+            rows = np.flatnonzero(angles == angle)
+            turns = angle / 90
+            if turns.is_integer() and x.shape[1] == x.shape[2]:
+                x[rows] = np.rot90(x[rows], int(turns), axes=(1, 2))
+            else:
+                x[rows] = ndimage.rotate(x[rows], angle, axes=(2, 1), reshape=False, order=1)
+        return {**columns, "x": x}
+
+    return replace(scheme, name=f"{scheme.name}+rotation{degrees:g}", change=_after(scheme, change))
+
+
+def _after(scheme: Partition, change: Change) -> Change:
+    """A change after the one that the scheme makes already."""
+    before = scheme.change
+    if before is None:
+        return change
+    return lambda columns, owner, rng: change(before(columns, owner, rng), owner, rng)

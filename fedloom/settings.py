@@ -1,0 +1,54 @@
+"""Settings: where this machine keeps data and what can be computed again.
+
+The data folder is, in this order: what a command or function was given; the environment variable ``FEDLOOM_DATA``;
+``data_folder`` in ``fedloom.toml`` here, or in ``~/.config/fedloom.toml``; ``~/.local/share/fedloom``.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from fedloom.errors import ArgumentError, UnknownName
+
+CONFIGS = (Path("fedloom.toml"), Path("~/.config/fedloom.toml"))
+KNOWN = ("data_folder",)
+
+
+def data_folder(given: str | Path | None = None) -> Path:
+    """The folder where data sets are.
+
+    >>> str(data_folder("/tmp/data"))
+    '/tmp/data'
+    """
+    if given is not None:
+        return Path(given).expanduser()
+    if named := os.environ.get("FEDLOOM_DATA"):
+        return Path(named).expanduser()
+    for config in CONFIGS:
+        if folder := _read(config.expanduser()).get("data_folder"):
+            return Path(folder).expanduser()
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "fedloom"
+
+
+def cache_folder(*parts: str) -> Path:
+    """A folder for what can be computed again: compiled programs, decoded images.
+
+    >>> cache_folder("images").name
+    'images'
+    """
+    return (Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedloom").joinpath(*parts)
+
+
+def _read(config: Path) -> dict[str, str]:
+    if not config.is_file():
+        return {}
+    try:
+        values = tomllib.loads(config.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(str(config), f"TOML ({error})", config.read_text()[:60]) from error
+    for name in values:
+        if name not in KNOWN:
+            raise UnknownName(f"a setting in {config}", name, KNOWN)
+    return values
