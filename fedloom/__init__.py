@@ -9,7 +9,7 @@ True
 
 from fedloom import algorithms, combine, data, engines, errors, local, runs, tasks
 from fedloom.algorithms import Algorithm, fedavg, fedsgd, server
-from fedloom.data import partition
+from fedloom.data import partition, split
 from fedloom.runs import Experiment, History, Run, load, plot, run, sweep
 
 __version__ = "0.1.0"
@@ -33,6 +33,7 @@ __all__ = [
     "run",
     "runs",
     "server",
+    "split",
     "sweep",
     "tasks",
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import BinaryIO, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, track
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, track, wrap_file
 
 T = TypeVar("T")
 
@@ -26,3 +26,10 @@ def amount(total: int | None, text: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
         line = progress.add_task(text, total=total)
         yield lambda n: progress.advance(line, n)
+
+
+def watched(file: BinaryIO, total: int, text: str | None) -> AbstractContextManager[BinaryIO]:
+    """The same file, with a bar that moves as it is read, if there is a text to show and somebody who looks."""
+    if text is None or not sys.stderr.isatty():
+        return nullcontext(file)
+    return wrap_file(file, total, description=text, console=Console(stderr=True), transient=True)

@@ -79,14 +79,14 @@ def test_plot_draws_several_runs() -> None:
 
 def test_list_names_everything() -> None:
     listed = json.loads(fedloom("list", "--json").stdout)
-    assert set(listed) == {"data", "partition", "model", "algorithm", "optimizer", "weighting", "server"}
+    assert set(listed) == {"data", "partition", "split", "model", "algorithm", "optimizer", "weighting", "server"}
     assert "shards" in fedloom("list").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--model", "vgg"], "model must be one of 2nn, cnn, logistic, but is 'vgg'"),
+        (["run", "--model", "vgg"], "model must be one of 2nn, cnn, logistic, lstm, but is 'vgg'"),
         (["run", "--fraction", "1.5"], "fraction must be between 0 and 1, but is 1.5"),
         (["run", "--batch-size", "0"], "batch_size must be at least 1"),
         (["run", "--epochs", "0"], "epochs must be at least 1, but is 0"),
@@ -142,3 +142,77 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed() -> None:
     reached = json.loads(Path("a/history.json").read_text())["rows"][-1]["round"]
     resumed = json.loads(fedloom("resume", "a", "--rounds", str(int(reached) + 1), "--json").stdout)
     assert resumed["round"] == reached + 1
+
+
+def table(path: str = "people.csv") -> str:
+    rows = "".join(f"u{i % 4},{(i * 7) % 11},c{(i * 7) % 11 // 4}\n" for i in range(200))
+    Path(path).write_text("who,v,class\n" + rows)
+    return path
+
+
+PEOPLE = ["--data", "people.csv", "--user", "who", "--label", "class"]
+
+
+def test_run_on_a_csv_beside_the_union() -> None:
+    table()
+    result = fedloom(
+        "run", *PEOPLE, "--model", "logistic", "--fraction", "1", "--rounds", "3", "--central", "--out", "a"
+    )
+    assert result.exit_code == 0
+    assert "Best test accuracy: federated" in result.stdout
+    assert {"clients.png", "figure.png", "central"} <= {p.name for p in Path("a").iterdir()}
+    again = json.loads(fedloom("resume", "a", "--rounds", "5", "--json").stdout)
+    assert again["round"] == 5
+    assert again["central"]["round"] == 5  # as many passes over everybody's data
+
+
+def test_describe_prints_and_draws() -> None:
+    table()
+    result = fedloom("data", "describe", *PEOPLE, "--figure", "who.svg")
+    assert "4" in result.stdout
+    assert "label entropy" in result.stdout
+    assert Path("who.svg").read_text().startswith("<?xml")
+    told = json.loads(fedloom("data", "describe", *PEOPLE, "--json").stdout)
+    assert told["clients"] == 4
+    assert told["examples"] == {"train": 120, "validation": 40, "test": 40}
+
+
+def test_a_saved_partition_gives_the_same_clients() -> None:
+    table()
+    options = ["--partition", "dirichlet", "--clients", "6", "--alpha", "1", "--data-seed", "3"]
+    result = fedloom("data", "partition", *PEOPLE, *options, "--save", "p.safetensors")
+    assert result.exit_code == 0
+    assert "Partition: p.safetensors" in result.stdout
+    train = ["--model", "logistic", "--rounds", "2", "--json"]
+    made = json.loads(fedloom("run", *PEOPLE, *options, *train).stdout)
+    loaded = json.loads(fedloom("run", *PEOPLE, "--partition", "p.safetensors", *train).stdout)
+    assert made["test_loss"] == loaded["test_loss"]
+
+
+def test_the_data_folder_is_an_option() -> None:
+    Path("there").mkdir()
+    table("there/people.csv")
+    assert fedloom("data", "describe", *PEOPLE, "--data-folder", "there", "--quiet").exit_code == 0
+    result = fedloom("data", "describe", *PEOPLE, "--data-folder", "elsewhere")
+    assert result.exit_code == 2
+    assert "people.csv is neither here nor in the data folder elsewhere" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["data", "describe", "--data", "people.csv", "--label", "class", "--user", "name"],
+            "class, v, who, but is 'name'",
+        ),
+        (["data", "partition", "--save", "p.npz"], "must end in .safetensors"),
+        (["data", "get", "imagenet"], "one of cifar10, fashion-mnist, mnist-writers, but is 'imagenet'"),
+        (["run", "--algorithm", "central", "--central"], "algorithm must be federated"),
+    ],
+)
+def test_bad_data_is_one_sentence_and_exit_code_2(arguments: list[str], message: str) -> None:
+    table()
+    result = fedloom(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output

@@ -4,7 +4,7 @@ import fedloom
 
 PUBLIC = """
 Algorithm Experiment History Run algorithms combine data engines errors fedavg fedsgd load local partition plot run runs
-server sweep tasks
+server split sweep tasks
 """
 
 

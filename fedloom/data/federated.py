@@ -20,6 +20,15 @@ class Ranges:
     start: np.ndarray
     size: np.ndarray
 
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        """What the index lists for all clients, one after another."""
+        return gather(index, self.start, self.size)
+
+    @property
+    def owner(self) -> np.ndarray:
+        """The client of each of those rows."""
+        return np.repeat(np.arange(len(self.size), dtype=np.int32), self.size)
+
 
 @dataclass(frozen=True)
 class FederatedData:
@@ -118,7 +127,7 @@ class FederatedData:
         ranges = self.clients[split]
         if len(self.clients) == 1 and not len(nobodys) and len(self.index) == ranges.size.sum():
             return self.index
-        return np.concatenate([gather(self.index, ranges.start, ranges.size), nobodys])
+        return np.concatenate([ranges.rows(self.index), nobodys])
 
     def _check_ranges(self) -> None:
         sizes = self.clients["train"].size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedloom.errors import DataError
+from fedloom.progress import watched
 from fedloom.settings import data_folder
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -21,15 +23,20 @@ BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, UnicodeDecodeE
 
 
 @contextmanager
-def opened(path: Path, mode: str = "rb") -> Iterator[IO[Any]]:
+def opened(path: Path, mode: str = "rb", bar: str | None = None) -> Iterator[IO[Any]]:
     """A file open for reading, decompressed if its name ends in .gz, .xz or .bz2 (text with mode ``"rt"``).
 
-    Whatever is wrong with the file, also while it is read inside, is an error that names it.
+    Whatever is wrong with the file, also while it is read inside, is an error that names it. With ``bar``, a text, a
+    bar on the terminal shows how much of the file has been read.
     """
     text = {"encoding": "utf-8-sig", "newline": ""} if "t" in mode else {}
     try:
-        with OPENERS.get(path.suffix, open)(path, mode, **text) as file:
-            yield file
+        with path.open("rb") as raw, watched(raw, path.stat().st_size, bar) as taken:
+            if path.suffix in OPENERS:
+                with OPENERS[path.suffix](taken, mode, **text) as file:
+                    yield file
+            else:
+                yield io.TextIOWrapper(taken, **text) if text else taken  # type: ignore[arg-type]
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing") from error
     except BROKEN as error:
@@ -57,8 +64,15 @@ def replacing(path: Path) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
+    temporary.chmod(0o666 & ~_umask())  # as any new file, not for the owner alone
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

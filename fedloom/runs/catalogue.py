@@ -3,30 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
 
 from fedloom.algorithms import SERVERS
 from fedloom.combine import WEIGHTINGS
-from fedloom.data import Dataset, mnist
+from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
+from fedloom.data.sources.emnist import SPLITS as EMNIST
+from fedloom.errors import DataError
 from fedloom.local.sgd import OPTIMIZERS
-from fedloom.tasks import Task, cnn, logistic, two_nn
+from fedloom.tasks import Task, char_lstm, cnn, logistic, two_nn
 
-DATA: dict[str, Callable[[], Dataset]] = {"mnist": mnist}
-MODELS: dict[str, Callable[[], Task]] = {"2nn": two_nn, "cnn": cnn, "logistic": logistic}
+DATA: dict[str, Callable[[Path | None], Dataset]] = {
+    "mnist": lambda folder: mnist(),  # noqa: ARG005
+    "mnist-writers": mnist_writers,
+    "fashion-mnist": fashion_mnist,
+    **{f"emnist-{split}": partial(emnist, split) for split in EMNIST},
+    "cifar10": cifar10,
+    "shakespeare": lambda folder: shakespeare(),  # noqa: ARG005
+}
+
+
+def _features(data: FederatedData) -> int:
+    return int(np.prod(data.columns["x"].shape[1:]))
+
+
+def _judged_once(model: str, data: FederatedData) -> FederatedData:
+    if data.columns["y"].ndim != 1:
+        raise DataError(f"the model {model} tells one class an example, but {data.name} has one a character: use lstm")
+    return data
+
+
+def _two_nn(data: FederatedData) -> Task:
+    return two_nn(_features(_judged_once("2nn", data)), classes=data.classes)
+
+
+def _logistic(data: FederatedData) -> Task:
+    return logistic(_features(_judged_once("logistic", data)), classes=data.classes)
+
+
+def _cnn(data: FederatedData) -> Task:
+    shape = _judged_once("cnn", data).columns["x"].shape[1:]
+    if len(shape) not in (2, 3) or shape[0] != shape[1] or shape[0] % 4:
+        raise DataError(
+            f"the model cnn needs square images whose side is a multiple of 4, but an example of {data.name} has the "
+            f"shape {shape}"
+        )
+    return cnn(size=shape[0], channels=shape[2] if len(shape) == 3 else 1, classes=data.classes)
+
+
+def _lstm(data: FederatedData) -> Task:
+    if data.columns["y"].ndim != 2:
+        raise DataError(f"the model lstm predicts the next character of a text, but {data.name} holds no text")
+    return char_lstm(data.classes)
+
+
+MODELS: dict[str, Callable[[FederatedData], Task]] = {"2nn": _two_nn, "cnn": _cnn, "logistic": _logistic, "lstm": _lstm}
+"""Model → what builds it for the shapes and classes of some data."""
 
 LISTING: dict[str, dict[str, str]] = {
-    "data": {"mnist": "60,000 + 10,000 handwritten digits, shipped with fedloom"},
+    "data": {
+        "mnist": "60,000 + 10,000 handwritten digits, shipped with fedloom",
+        "mnist-writers": "MNIST with the writer of each digit: 539 write the training digits, others the test digits",
+        "fashion-mnist": "60,000 + 10,000 grey pictures of clothes",
+        **{f"emnist-{split}": f"handwritten characters, {len(names)} classes" for split, names in EMNIST.items()},
+        "cifar10": "50,000 + 10,000 colour pictures of ten things",
+        "shakespeare": "all plays, shipped with fedloom: a role is a user, an example 80 characters",
+        "FILE.csv": "a CSV with --label and --user columns; also .gz, .xz, .bz2, any delimiter",
+        "FOLDER": "images in a folder a class (also .tar, .zip), or LEAF's JSON files",
+        "FILE.npz, FILE.h5": "arrays x, y and user; or x_train, y_train, x_test, y_test",
+    },
     "partition": {
+        "auto": "natural where the data knows its users, else iid",
+        "natural": "every user is a client",
         "iid": "shuffle everything, deal it out evenly",
-        "shards": "sort by label, cut into shards, deal a few to each client (McMahan's non-IID)",
+        "shards": "sort by label, cut into shards, deal --shards to each client (McMahan's non-IID)",
+        "dirichlet": "of each class, clients' shares are Dirichlet(--alpha)",
+        "dirichlet-balanced": "clients of equal size whose mixes of labels are Dirichlet(--alpha)",
+        "lognormal": "sizes log-normal with deviation --sigma, labels IID",
+        "power": "the k-th largest client has a share of k^-exponent (--exponent), labels IID",
+        "labels": "every client has --labels-each classes",
+        "affinity": "a share (--affinity) of a client's examples is of its favourite class, the rest random",
+        "FILE.safetensors": "a partition saved by fedloom data partition --save",
+    },
+    "split": {
+        "auto": "stratified where the data has no test set, else none",
+        "none": "all that a client has is for training",
+        "stratified": "each client's data is split in the same shares, at random",
+        "by-label": "the same, keeping each client's mix of labels",
+        "temporal": "each client's first examples are for training, its last for testing",
+        "naive": "the data as a whole is cut, client after client as it stands",
+        "shuffled": "the data as a whole is cut, shuffled",
     },
     "model": {
-        "2nn": "two hidden layers of 200 ReLU units; 199,210 parameters",
-        "cnn": "two 5×5 convolutions, pooling, 512 ReLU units; 1,663,370 parameters",
-        "logistic": "multinomial logistic regression; 7,850 parameters",
+        "2nn": "two hidden layers of 200 ReLU units; 199,210 parameters on MNIST",
+        "cnn": "two 5×5 convolutions, pooling, 512 ReLU units; 1,663,370 parameters on MNIST",
+        "logistic": "multinomial logistic regression; 7,850 parameters on MNIST",
+        "lstm": "two LSTM layers of 256 units that predict the next character",
     },
     "algorithm": {
         "fedavg": "clients train E epochs with batches of B, the server averages",
         "fedsgd": "one gradient step on all the cohort's examples (E = 1, B = all)",
+        "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },
     "optimizer": dict.fromkeys(OPTIMIZERS, "a client's optimiser (optax)"),
     "weighting": {name: (rule.__doc__ or "").split("(")[0].strip(". ") for name, rule in WEIGHTINGS.items()},
@@ -42,4 +122,13 @@ LISTING: dict[str, dict[str, str]] = {
 
 assert LISTING["server"].keys() == SERVERS.keys()
 assert LISTING["model"].keys() == MODELS.keys()
-assert LISTING["data"].keys() == DATA.keys()
+assert LISTING["data"].keys() > DATA.keys()
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is one of a file or folder.
+
+    >>> is_path("mnist"), is_path("data/mnist"), is_path("rows.csv")
+    (False, True, True)
+    """
+    return "/" in name or "." in name or "\\" in name

@@ -11,10 +11,10 @@ from typing import Any
 
 from fedloom.algorithms import Algorithm, fedavg, server
 from fedloom.combine import WEIGHTINGS
-from fedloom.data import FederatedData, partition
+from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
-from fedloom.runs.catalogue import DATA, LISTING, MODELS
+from fedloom.runs.catalogue import LISTING, MODELS, is_path
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
 
@@ -33,14 +33,34 @@ class Experiment:
     True
     """
 
-    data: str = about("data set", "mnist", group="Data")
-    partition: str = about("how examples are dealt to clients: iid or shards", "iid", group="Data")
-    clients: int = about("K, how many clients there are", 100, group="Data")
-    shards: int = about("shards a client, with partition shards", 2, group="Data")
-    validation: int = about("examples held out at random before partitioning", 0, group="Data")
-    data_seed: int = about("seed of the hold-out and the partition", 0, group="Data")
-    model: str = about("model: 2nn, cnn or logistic", "2nn", group="Model")
-    algorithm: str = about("algorithm: fedavg or fedsgd", "fedavg")
+    data: str = about("a data set's name, or a file or folder", "mnist", group="Data")
+    label: str | None = about("the column of a CSV that holds the class", None, group="Data")
+    user: str | None = about("the column of a CSV that says whose a row is", None, group="Data")
+    drop: str | None = about("columns of a CSV that are no features, comma-separated", None, group="Data")
+    categorical: str | None = about("columns of a CSV that hold texts, comma-separated", None, group="Data")
+    window: int | None = about("consecutive rows of a CSV that are one example", None, group="Data")
+    step: int | None = about("rows from one window to the next", None, missing="window", group="Data")
+    image_size: int = about("images are cropped and scaled to this many pixels square", 32, group="Data")
+    colours: str = about("images in rgb or grey", "rgb", group="Data")
+    unreadable: str = about("an unreadable image is an error, or skip it", "error", group="Data")
+    partition: str = about("how examples are dealt to clients: see fedloom list", "auto", group="Clients")
+    clients: int = about("K, how many clients there are (natural: all users)", 100, group="Clients")
+    shards: int = about("shards a client, with shards", 2, group="Clients")
+    alpha: float = about("α of dirichlet: the smaller, the more unlike clients are", 0.5, group="Clients")
+    sigma: float = about("σ of lognormal: how unequal sizes are", 1.0, group="Clients")
+    exponent: float = about("of power: how unequal sizes are", 1.5, group="Clients")
+    labels_each: int = about("classes a client has, with labels", 2, group="Clients")
+    affinity: float = about("the favourite class's share of a client, with affinity", 0.8, group="Clients")
+    least: int = about("examples a client has at least; natural leaves others out", 1, group="Clients")
+    noise: float = about("deviation of the noise that the last client sees, the first none", 0.0, group="Clients")
+    rotation: float = about("degrees by which each client's images are turned against the last's", 0.0, group="Clients")
+    split: str = about("how clients' data is split: see fedloom list", "auto", group="Clients")
+    validation_share: float | None = about("share for validation when split", None, missing="auto", group="Clients")
+    test_share: float | None = about("share for testing when split", None, missing="auto", group="Clients")
+    validation: int = about("examples held out at random before partitioning", 0, group="Clients")
+    data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
+    model: str = about("model: 2nn, cnn, logistic or lstm", "2nn", group="Model")
+    algorithm: str = about("algorithm: fedavg, fedsgd or central", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     epochs: int = about("E, passes over a client's examples in a round", 1)
     batch_size: int | None = about("B, a client's batch size, or all", 10, missing="all")
@@ -62,8 +82,13 @@ class Experiment:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, convert(f, getattr(self, f.name)))
-        for name in ("data", "partition", "model", "algorithm", "optimizer", "weighting", "server"):
+        for name in ("split", "model", "algorithm", "optimizer", "weighting", "server"):
             choose(name, getattr(self, name), LISTING[name])
+        for name in ("data", "partition"):
+            if not is_path(getattr(self, name)):
+                choose(name, getattr(self, name), LISTING[name])
+        choose("colours", self.colours, dict.fromkeys(("rgb", "grey")))
+        choose("unreadable", self.unreadable, dict.fromkeys(("error", "skip")))
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
@@ -110,26 +135,26 @@ class Experiment:
             lines.append(f"{f.name} = {shown}  # {f.metadata['help']}")
         return "\n".join(lines).lstrip() + "\n"
 
-    def build_data(self) -> FederatedData:
-        """The data, dealt to clients."""
-        data = choose("data", self.data, DATA)()
-        if self.validation:
-            data = data.hold_out(self.validation, seed=self.data_seed)
-        schemes = {
-            "iid": lambda: partition.iid(self.clients),
-            "shards": lambda: partition.shards(self.clients, self.shards),
-        }
-        return data.partition(choose("partition", self.partition, schemes)(), seed=self.data_seed)
-
-    def build_task(self) -> Task:
-        """The task."""
-        return choose("model", self.model, MODELS)()
+    def build_task(self, data: FederatedData) -> Task:
+        """The task, for the shapes and classes of the data."""
+        return choose("model", self.model, MODELS)(data)
 
     def build_algorithm(self) -> Algorithm:
         """The algorithm. FedSGD is federated averaging with E = 1 and B = ∞."""
         local = sgd(self.lr, epochs=self.epochs, batch_size=self.batch_size, decay=self.decay, optimizer=self.optimizer)
         step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
         return fedavg(fraction=self.fraction, local=local, server=step, weighting=WEIGHTINGS[self.weighting])
+
+    def passes(self, clients: int, rounds: int) -> int:
+        """How many passes over everybody's data so many rounds amount to, rounded up."""
+        cohort = self.build_algorithm().cohort(clients)
+        return max(1, -(-rounds * cohort * self.epochs // clients))
+
+    def centrally(self, passes: int) -> Experiment:
+        """The same model trained on the union of all data, in one place: plain training for so many epochs."""
+        plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "weighting": "size"}
+        until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
+        return self.replace(algorithm="central", **plain, **until)
 
     def stop(self) -> Stop:
         """When the run has done enough."""

@@ -9,26 +9,17 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from cycler import cycler
 from matplotlib.figure import Figure
 
 from fedloom.errors import UnknownName, choose
 from fedloom.runs.history import History
+from fedloom.style import STYLE
 
 AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps"}
 """What a curve can be drawn against → the column it is."""
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent, both ways", "seconds": "seconds",
         "steps": "local steps"}  # fmt: skip
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
-STYLE: dict[Any, Any] = {
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "axes.prop_cycle": cycler(color=["#1b6ca8", "#d1495b", "#3a7d44", "#8d5a97", "#e08e2b", "#4a4a4a"]),
-    "svg.hashsalt": "fedloom",
-}
 
 
 def plot(

@@ -77,6 +77,14 @@ def summary(run: Run) -> Table:
     return table
 
 
+def beside(federated: Run, central: Run) -> str:
+    """What federation costs: the best test accuracies of a federated run and of the same model on the union."""
+    best = [run.history.best("test_accuracy") for run in (federated, central) if "test_accuracy" in run.history.columns]
+    if len(best) < 2:
+        return "Evaluate the test part to compare the two."
+    return f"Best test accuracy: federated {best[0]:.2%}, centrally on the union {best[1]:.2%}."
+
+
 def comparison(runs: Sequence[Run], target: float | None) -> Table:
     """Several runs in a table, the best first."""
     table = Table(title=f"{len(runs)} experiments", title_justify="left")

@@ -58,6 +58,11 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.label!r}: {int(self.history.last('round')):,} rounds, {self.stopped})"
 
+    @property
+    def finished(self) -> bool:
+        """Whether it ran to its end: neither interrupted nor diverged."""
+        return not self.diverged and not self.stopped.startswith("interrupted")
+
     def plot(self, metric: str = "accuracy", against: str = "rounds", file: str | Path | None = None) -> Any:
         """Draw a metric against rounds, bytes or seconds; returns the matplotlib figure."""
         return draw([(self.label, self.history)], metrics=[metric], against=[against], file=file)

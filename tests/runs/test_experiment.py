@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedloom.errors import ArgumentError, UnknownName
 from fedloom.runs import Experiment
+from fedloom.runs.prepare import federated
 
 
 @given(
@@ -39,8 +40,12 @@ def test_the_toml_is_complete_and_says_what_fields_mean() -> None:
         ('lr = "fast"', "lr must be a number, but is 'fast'"),
         ("lr = true", "lr must be a number, but is True"),
         ("model = 2", "model must be a text, but is 2"),
-        ('model = "vgg"', "model must be one of 2nn, cnn, logistic, but is 'vgg'"),
-        ('partition = "dirichlet"', "partition must be one of iid, shards"),
+        ('model = "vgg"', "model must be one of 2nn, cnn, logistic, lstm, but is 'vgg'"),
+        ('partition = "sorted"', "partition must be one of .*auto, dirichlet, .*, shards, but is 'sorted'"),
+        ('split = "half"', "split must be one of auto, by-label, naive, none, shuffled, stratified, temporal"),
+        ('data = "imagenet"', "data must be one of .*cifar10, .*, but is 'imagenet'"),
+        ('colours = "cmyk"', "colours must be one of grey, rgb"),
+        ('unreadable = "ignore"', "unreadable must be one of error, skip"),
         ("batch_size = 0", "batch_size must be at least 1"),
         ('batch_size = "some"', "batch_size must be a whole number or all, but is 'some'"),
         ("every = 0", "every must be at least 1"),
@@ -72,8 +77,8 @@ def test_fedsgd_is_one_epoch_of_everything() -> None:
 
 def test_it_builds_what_it_says() -> None:
     experiment = Experiment(partition="shards", clients=50, validation=10_000, server="adam", server_lr=0.01)
-    data = experiment.build_data()
+    data = federated(experiment)
     assert (len(data), data.splits) == (50, ("train", "validation", "test"))
     assert data.clients["train"].size.tolist() == [1000] * 50
     assert experiment.build_algorithm().describe()["server"] == "adam"
-    assert experiment.build_task().name == "2nn"
+    assert experiment.build_task(data).name == "2nn"

@@ -1,0 +1,31 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fedloom.cli.data import data_app
+from fedloom.cli.experiments import resume, run_command, sweep_command
+from fedloom.cli.results import list_command, plot_command
+
+app = typer.Typer(
+    name="fedloom",
+    help="Federated learning, compiled: whole runs and whole sweeps in one XLA program.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run", rich_help_panel="Experiments")(run_command)
+app.command("sweep", rich_help_panel="Experiments")(sweep_command)
+app.command("resume", rich_help_panel="Experiments")(resume)
+app.command("plot", rich_help_panel="Results")(plot_command)
+app.command("list", rich_help_panel="Results")(list_command)
+app.add_typer(data_app, name="data", rich_help_panel="Data")
+
+
+def main() -> None:
+    """The command `fedloom`."""
+    app(args=sys.argv[1:])

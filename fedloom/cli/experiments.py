@@ -1,0 +1,258 @@
+"""Experiments: run, sweep, resume."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from fedloom.cli.shared import (
+    FIELDS,
+    DataFolder,
+    Debug,
+    File,
+    Json,
+    Out,
+    Quiet,
+    described,
+    errors,
+    tell,
+    told,
+    with_fields,
+)
+from fedloom.data import FederatedData, picture
+from fedloom.engines import compiled
+from fedloom.errors import CheckpointError, FedloomError, require
+from fedloom.runs import report
+from fedloom.runs.checkpoint import write_text
+from fedloom.runs.experiment import Experiment, convert
+from fedloom.runs.plot import plot
+from fedloom.runs.prepare import federated
+from fedloom.runs.runner import Run, Settings, train
+from fedloom.runs.sweep import SWEPT, combinations, sweep
+
+LISTS = ("evaluate", "drop", "categorical")
+"""Fields that are lists themselves, and cannot be swept."""
+EXPERIMENT, SWEEP, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "sweep.json", "figure.png", "clients.png", "central"
+
+
+@with_fields()
+def run_command(
+    file: File = None,
+    out: Out = None,
+    central: Annotated[bool, typer.Option("--central", help="also train on the union, in one place")] = False,
+    data_folder: DataFolder = None,
+    quiet: Quiet = False,
+    json_: Json = False,
+    debug: Debug = False,
+    **fields: Any,
+) -> None:
+    """Run one experiment. With no arguments: MNIST, 2NN, IID, to 97 % test accuracy.
+
+    Shows progress, then a table and a figure; keeps the history, checkpoints and the model in a folder. With --central
+    the same model is also trained on the union of all clients' data, for as many passes over it, and shown beside.
+
+    Examples:
+      fedloom run
+
+      fedloom run --model cnn --partition shards --epochs 5 --target 0.99 --rounds 300
+
+      fedloom run experiment.toml --lr 0.05
+
+      fedloom run --data people.csv --user who --label what --central
+    """
+    with told(debug):
+        experiment = described(file, fields)
+        folder = out or fresh_folder(f"{experiment.model}-{short(experiment.data)}")
+        known = folder / EXPERIMENT
+        if known.exists() and Experiment.read(known) != experiment:
+            raise CheckpointError(f"{folder} holds another experiment: choose another folder, or fedloom resume it")
+        go(experiment, folder, Manner(quiet, json_, data_folder), central)
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="the folder of a run or a sweep")],
+    rounds: Annotated[Optional[int], typer.Option(help="go on until this many rounds")] = None,  # noqa: UP045
+    target: Annotated[Optional[str], typer.Option(help="go on until this test accuracy, or none")] = None,  # noqa: UP045
+    data_folder: DataFolder = None,
+    quiet: Quiet = False,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Go on with a run or a sweep that was stopped or killed; its numbers are those of a run left alone."""
+    with told(debug):
+        if (directory / SWEEP).is_file():
+            go_sweep(directory, Manner(quiet, json_, data_folder))
+            return
+        if not (directory / EXPERIMENT).is_file():
+            raise CheckpointError(f"{directory} holds no run: there is no {EXPERIMENT}")
+        changes = {"rounds": rounds, "target": target}
+        experiment = Experiment.read(directory / EXPERIMENT)
+        experiment = experiment.replace(**{k: v for k, v in changes.items() if v is not None})
+        go(experiment, directory, Manner(quiet, json_, data_folder), central=(directory / CENTRAL).is_dir())
+
+
+@with_fields(many=True)
+def sweep_command(
+    file: File = None,
+    out: Out = None,
+    seeds: Annotated[str, typer.Option(help="how many seeds, or which: 0,7,9")] = "1",
+    data_folder: DataFolder = None,
+    quiet: Quiet = False,
+    json_: Json = False,
+    debug: Debug = False,
+    **fields: Any,
+) -> None:
+    """Run every combination of numbers and seeds, each with the numbers it gives alone.
+
+    On an accelerator they run side by side in one program. A folder that stands there goes on where it stopped.
+
+    Example: fedloom sweep --lr 0.05,0.1,0.2 --seeds 3
+    """
+    with told(debug):
+        base = Experiment.read(file) if file else Experiment(evaluate="test")
+        axes, changes = split_axes({k: v for k, v in fields.items() if v is not None})
+        experiment = base.replace(**changes)
+        require("test" in experiment.splits, "evaluate", "with test, by which a sweep compares", experiment.evaluate)
+        for name, values in axes.items():
+            for value in values:
+                experiment.replace(**{name: value})
+        folder = out or fresh_folder(f"sweep-{experiment.model}-{short(experiment.data)}")
+        plan = {"experiment": experiment.to_toml(), "axes": axes, "seeds": parse_seeds(seeds)}
+        if (folder / SWEEP).exists() and json.loads((folder / SWEEP).read_text()) != plan:
+            raise CheckpointError(f"{folder} holds another sweep: choose another folder, or fedloom resume it")
+        write_text(folder / SWEEP, json.dumps(plan, indent=1) + "\n")
+        go_sweep(folder, Manner(quiet, json_, data_folder))
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a command tells what it does, and where its data is."""
+
+    quiet: bool
+    json: bool
+    data_folder: Path | None
+
+    @property
+    def shows(self) -> bool:
+        """Whether a progress bar is wanted."""
+        return not (self.quiet or self.json)
+
+
+def go_sweep(folder: Path, manner: Manner) -> None:
+    """Run the sweep that is described in a folder, and tell what came of it."""
+    plan = json.loads((folder / SWEEP).read_text())
+    experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
+    data = build(experiment, folder, manner)
+    task, algorithm = experiment.build_task(data), experiment.build_algorithm()
+    for point in combinations(algorithm, axes, seeds):
+        fields = dict(part.split("=") for part in point.label.split(","))
+        write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())
+    rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
+    with report.live(errors, experiment.stop(), manner.shows) as watch:
+        runs = sweep(data, task, algorithm, seeds=seeds, directory=folder, evaluate=experiment.splits, watch=watch,
+                     **rules, **axes)  # fmt: skip
+    plot([(r.label, r.history) for r in runs], target=experiment.target, file=folder / FIGURE)
+    table = report.comparison(runs, experiment.target)
+    tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
+    leave_if_interrupted(runs, folder)
+
+
+def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = False) -> None:
+    """Run an experiment in a folder, and the same on the union if that is wanted, and tell what came of it."""
+    data = build(experiment, folder, manner)
+    if central:
+        require(experiment.algorithm != "central", "algorithm", "federated, to be shown beside central", "central")
+        (folder / CENTRAL).mkdir(parents=True, exist_ok=True)
+    runs = [trained(experiment, data, folder, manner)]
+    if central and runs[0].finished:
+        passes = experiment.passes(len(data), int(runs[0].history.last("round")))
+        runs.append(trained(experiment.centrally(passes), data.union(), folder / CENTRAL, manner))
+    plot([(run.label, run.history) for run in runs], target=experiment.target, file=folder / FIGURE)
+    result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
+    tables = [report.summary(run) for run in runs]
+    beside = [report.beside(*runs)] if len(runs) > 1 else []
+    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}"
+    tell(manner.quiet, manner.json, result, *tables, *beside, files)
+    for run in runs:
+        if run.diverged:
+            raise FedloomError(run.stopped)
+    leave_if_interrupted(runs, folder)
+
+
+def build(experiment: Experiment, folder: Path, manner: Manner) -> FederatedData:
+    """The data of an experiment, with a picture of it in the folder."""
+    data = federated(experiment, manner.data_folder)
+    for split in experiment.splits:
+        require(split in data.splits, "evaluate", "of " + ", ".join(data.splits), split)
+    picture(data, folder / CLIENTS)
+    if manner.shows and data.note:
+        errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)
+    return data
+
+
+def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: Manner) -> Run:
+    """One experiment run in a folder, with a progress bar."""
+    task, algorithm = experiment.build_task(data), experiment.build_algorithm()
+    write_text(folder / EXPERIMENT, experiment.to_toml())
+    stop = experiment.stop()
+    settings = Settings(stop, experiment.splits, experiment.every)
+    label = f"{experiment.model}, {data.name}"
+    with report.live(errors, stop, manner.shows) as watch:
+        [run] = train(compiled(), data, task, [algorithm], [experiment.seed], settings, [folder], [label],
+                      watch([label]))  # fmt: skip
+    return run
+
+
+def leave_if_interrupted(runs: Sequence[Run], folder: Path) -> None:
+    """After Ctrl-C, say how to go on."""
+    if any(run.stopped.startswith("interrupted") for run in runs):
+        errors.print(f"Go on with: fedloom resume {folder}", style="yellow", soft_wrap=True)
+        raise typer.Exit(130)
+
+
+def split_axes(fields: dict[str, str]) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """The fields that have several values, and the others.
+
+    >>> split_axes({"lr": "0.1,0.2", "model": "cnn"})
+    ({'lr': [0.1, 0.2]}, {'model': 'cnn'})
+    """
+    kinds = {f.name: f for f in FIELDS}
+    axes: dict[str, list[Any]] = {}
+    for name, text in fields.items():
+        if "," in text and name not in LISTS:
+            require(name in SWEPT, name, "one value; only " + ", ".join(SWEPT) + " can have several", text)
+            axes[name] = [convert(kinds[name], value.strip()) for value in text.split(",") if value.strip()]
+    return axes, {name: text for name, text in fields.items() if name not in axes}
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Which seeds, from how many or a list.
+
+    >>> parse_seeds("3"), parse_seeds("0,7")
+    ([0, 1, 2], [0, 7])
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    require(bool(parts) and all(p.isdigit() for p in parts), "seeds", "a number, or numbers with commas", text)
+    return [int(p) for p in parts] if "," in text else list(range(int(text)))
+
+
+def fresh_folder(name: str) -> Path:
+    """A folder under runs/ that does not exist yet."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    candidates = (Path("runs") / f"{stamp}-{name}{suffix}" for suffix in ["", *(f"-{i}" for i in range(2, 1000))])
+    return next(folder for folder in candidates if not folder.exists())
+
+
+def short(data: str) -> str:
+    """What a data set is called in a folder's name.
+
+    >>> short("mnist"), short("data/people.csv.gz")
+    ('mnist', 'people')
+    """
+    return Path(data).name.split(".")[0]

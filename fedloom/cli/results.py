@@ -1,0 +1,52 @@
+"""Results: plot, list."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fedloom.cli.shared import Debug, Json, Quiet, console, told
+from fedloom.errors import ArgumentError
+from fedloom.runs.catalogue import LISTING
+from fedloom.runs.plot import AGAINST, plot
+from fedloom.runs.runner import load
+
+
+def plot_command(
+    directories: Annotated[list[Path], typer.Argument(help="folders of runs; several share one figure")],
+    metric: Annotated[str, typer.Option(help="metrics, one row each")] = "accuracy,loss",
+    against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps; one column each")] = (
+        "rounds,bytes,seconds"
+    ),
+    file: Annotated[Path, typer.Option(help="where to save it: png, pdf or svg")] = Path("figure.png"),
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw accuracy and loss of one or several runs against rounds, bytes and seconds."""
+    with told(debug):
+        runs = [load(folder) for folder in directories]
+        for x in against.split(","):
+            if x not in AGAINST:
+                raise ArgumentError("against", "any of " + ", ".join(AGAINST), x)
+        names = [run.label for run in runs]
+        labels = [str(d) if names.count(n) > 1 else n for n, d in zip(names, directories, strict=True)]
+        pairs = [(label, run.history) for label, run in zip(labels, runs, strict=True)]
+        plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)
+        if not quiet:
+            console.print(f"Figure: {file}")
+
+
+def list_command(json_: Json = False) -> None:
+    """List what can be named: data sets, partitions, splits, models, algorithms, optimisers, weightings, servers."""
+    if json_:
+        print(json.dumps(LISTING, ensure_ascii=False, indent=1))
+        return
+    for kind, names in LISTING.items():
+        table = Table(title=f"--{kind}", title_justify="left", show_header=False, box=None, padding=(0, 2))
+        for name, meaning in names.items():
+            table.add_row(f"[bold]{name}[/bold]", meaning)
+        console.print(table)

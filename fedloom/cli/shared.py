@@ -1,0 +1,93 @@
+"""What the commands share: options, consoles, and how errors and results are told."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+
+from fedloom.errors import FedloomError
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.sweep import SWEPT
+
+console, errors = Console(), Console(stderr=True)
+FIELDS = dataclasses.fields(Experiment)
+DATA_GROUPS = ("Data", "Clients")
+
+Out = Annotated[Optional[Path], typer.Option(help="folder for the results [default: a new one under runs/]")]  # noqa: UP045
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
+Json = Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")]
+Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
+File = Annotated[Optional[Path], typer.Argument(help="a TOML file with an experiment; options overrule it")]  # noqa: UP045
+DataFolder = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="folder that holds data sets [default: FEDLOOM_DATA, or data_folder in fedloom.toml]"),
+]
+
+
+def with_fields(
+    groups: Sequence[str] | None = None, *, many: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that has the fields of an experiment (of some groups) as options; ``many``: numbers may be lists."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        options = []
+        for f in FIELDS:
+            if groups is not None and f.metadata["group"] not in groups:
+                continue
+            shown = f.metadata["missing"] if f.default is None else f.default
+            listed = ", or several: 1,2,3" if many and f.name in SWEPT else ""
+            info = typer.Option(help=f"{f.metadata['help']}{listed} [dim]\\[default: {shown}][/dim]",
+                                metavar=str(f.type).split(" ")[0].upper(), show_default=False,
+                                rich_help_panel=f.metadata["group"])  # fmt: skip
+            kind = Annotated[Optional[str], info]  # noqa: UP045
+            options.append(inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+        options = [o for o in options if not many or o.name != "seed"]
+        ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        command.__signature__ = inspect.Signature(ordered + options)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in ordered + options}
+        return command
+
+    return decorate
+
+
+def described(file: Path | None, fields: dict[str, Any], default: Experiment | None = None) -> Experiment:
+    """The experiment that a file and options describe."""
+    changes = {name: value for name, value in fields.items() if value is not None}
+    return (Experiment.read(file) if file else default or Experiment()).replace(**changes)
+
+
+def tell(quiet: bool, as_json: bool, result: Any, *shown: Any) -> None:
+    """The result in the form that was asked for."""
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+    elif not quiet:
+        for item in shown:
+            console.print(item, soft_wrap=isinstance(item, str))
+
+
+@contextmanager
+def told(debug: bool) -> Iterator[None]:
+    """Errors a user can do something about become one sentence and exit code 2."""
+    try:
+        yield
+    except FedloomError as error:
+        if debug:
+            raise
+        errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        errors.print("stopped at once; what was saved before can be resumed", style="yellow")
+        raise typer.Exit(130) from None
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,86 @@
+"""Columns: arrays that somebody else made, checked: numbers to learn from, labels, users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedloom.errors import DataError
+
+
+def features(values: Any, name: str) -> np.ndarray:
+    """Numbers to learn from: bytes as they are, all else as ``float32``."""
+    array = _array(values, name)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold numbers, all rows of one shape, but is of type {array.dtype}")
+    with np.errstate(over="ignore"):  # what becomes infinite is told of, with its row and client, later
+        return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+
+
+def labels(values: Any, name: str) -> np.ndarray:
+    """Labels as whole numbers from 0, or as texts.
+
+    >>> labels(np.array([[2.0], [0.0]]), "y").tolist()
+    [2, 0]
+    """
+    array = _single(values, name)
+    if array.dtype.kind == "U":
+        return array
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold whole numbers or texts, but is of type {array.dtype}")
+    wrong = ~(np.isfinite(array) & (array >= 0) & (array < 2**31) & (array == np.floor(array)))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"{name} must hold class numbers, whole and from 0, but row {row} is {array[row]}")
+    return array.astype(np.int32)
+
+
+def user_ids(values: Any, name: str) -> np.ndarray:
+    """Who made each example, as whole numbers where they are such, else as texts."""
+    array = _single(values, name)
+    if array.dtype.kind in "biuU":
+        return array
+    if array.dtype.kind != "f":
+        return array.astype(str)
+    missing = ~np.isfinite(array)
+    if missing.any():
+        raise DataError(
+            f"{name} must name a user in every row, but row {int(np.argmax(missing))} is {array[missing][0]}"
+        )
+    return array.astype(np.int64) if (array == np.floor(array)).all() else array
+
+
+def coded(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """The different values, sorted, as texts, and the number of each value among them.
+
+    >>> coded(np.array([10, 9, 10]))
+    (('9', '10'), array([1, 0, 1], dtype=int32))
+    """
+    names, codes = np.unique(values, return_inverse=True)
+    return tuple(map(str, names.tolist())), codes.astype(np.int32)
+
+
+def _array(values: Any, name: str) -> np.ndarray:
+    array = np.asarray(values)
+    if not array.ndim:
+        raise DataError(f"{name} must have a row for every example, but is a single value")
+    return array
+
+
+def _single(values: Any, name: str) -> np.ndarray:
+    """One value a row, as text where it is text."""
+    array = _array(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(
+            f"{name} must have one value for every example, but has the shape {array.shape}: of one-hot rows, "
+            "give the argmax"
+        )
+    if array.dtype.kind == "O":
+        wrong = [row for row, value in enumerate(array) if not isinstance(value, str | bytes)]
+        if wrong:
+            raise DataError(f"{name} must hold numbers or texts, but row {wrong[0]} is {array[wrong[0]]!r}")
+        array = np.array([value.decode() if isinstance(value, bytes) else value for value in array], str)
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array

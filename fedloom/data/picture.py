@@ -1,0 +1,107 @@
+"""Picture: who has what, drawn: clients × labels, and how much each has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from fedloom.data.description import Description, describe
+from fedloom.data.federated import FederatedData
+from fedloom.style import COLOURS, STYLE
+
+BUBBLES = 40  # clients up to which every client has a column of bubbles
+BARS = 100  # clients that are drawn as bars when there are more
+
+
+def picture(data: FederatedData | Description, file: str | Path | None = None) -> Figure:
+    """Draw clients × labels, as bubbles for few clients and stacked bars for many, and the histogram of sizes.
+
+    Arguments:
+        data: the data, or its description.
+        file: where to save the figure (png, pdf, svg); the name's ending says which.
+    """
+    about = describe(data) if isinstance(data, FederatedData) else data
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 3.8), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=[2, 1])
+        if about.counts is None:
+            _ranks(left, about)
+        elif about.clients <= BUBBLES:
+            _bubbles(left, about, about.counts)
+        else:
+            _bars(left, about, about.counts)
+        _histogram(right, about)
+        figure.suptitle(f"{about.name}: {about.clients:,} clients", fontsize="medium")
+        if file:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(file, dpi=150)
+    return figure
+
+
+def _bubbles(axes: Any, about: Description, counts: np.ndarray) -> None:
+    """A circle for each client and class, its area the number of examples."""
+    client, label = np.nonzero(counts)
+    room = min(400 / about.clients, 230 / counts.shape[1]) ** 2
+    area = room * counts[client, label] / counts.max()
+    axes.scatter(client, label, s=area, color=COLOURS[0], alpha=0.75, linewidth=0)
+    axes.set(xlabel="client", ylabel="label", xlim=(-0.7, about.clients - 0.3), ylim=(-0.7, counts.shape[1] - 0.3))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _name_classes(axes, about)
+    axes.text(1, 1.01, f"largest circle: {counts.max():,} examples", transform=axes.transAxes, ha="right",
+              fontsize="small", color="grey")  # fmt: skip
+
+
+def _name_classes(axes: Any, about: Description) -> None:
+    names = [name if len(name) <= 14 else name[:13] + "…" for name in about.class_names]
+    step = -(-len(names) // 20)
+    axes.set_yticks(range(0, len(names), step), names[::step], fontsize="small")
+
+
+def _bars(axes: Any, about: Description, counts: np.ndarray) -> None:
+    """A bar for each client, stacked by class; of many clients every so-manieth, by size."""
+    order = np.argsort(-about.sizes, kind="stable")
+    shown = order[np.linspace(0, len(order) - 1, min(BARS, len(order))).round().astype(int)]
+    colours = mpl.colormaps["tab20" if counts.shape[1] > 10 else "tab10"]
+    if counts.shape[1] > 20:
+        colours = mpl.colormaps["turbo"].resampled(counts.shape[1])
+    below = np.zeros(len(shown))
+    for label in range(counts.shape[1]):
+        axes.bar(range(len(shown)), counts[shown, label], bottom=below, width=1.0, color=colours(label), linewidth=0,
+                 label=about.class_names[label])  # fmt: skip
+        below += counts[shown, label]
+    every = f", {len(shown)} of {about.clients:,} shown" if len(shown) < about.clients else ""
+    axes.set(xlabel=f"clients by size{every}", ylabel="training examples", xlim=(-0.5, len(shown) - 0.5), xticks=[])
+    if counts.shape[1] <= 20:
+        axes.legend(loc="upper right", fontsize="x-small", ncols=2 if counts.shape[1] > 6 else 1, handlelength=1)
+        axes.set_ylim(top=below.max() * 1.35)
+
+
+def _ranks(axes: Any, about: Description) -> None:
+    """Sizes in descending order, where there are no classes to show."""
+    sizes = np.sort(about.sizes)[::-1]
+    axes.plot(np.arange(1, len(sizes) + 1), sizes, color=COLOURS[0])
+    axes.set(xlabel="clients by size", ylabel="training examples", xscale="log", yscale="log")
+
+
+def _histogram(axes: Any, about: Description) -> None:
+    """How many clients have how much."""
+    low, high = int(about.sizes.min()), int(about.sizes.max())
+    wide = high > 30 * max(low, 1)
+    if wide:
+        bins = np.geomspace(max(low, 1), high + 1, 31)
+    else:
+        bins = np.linspace(low - 0.5, high + 0.5, min(30, high - low + 1) + 1)  # so that whole numbers lie inside
+    axes.hist(about.sizes, bins=bins, color=COLOURS[0], alpha=0.85)
+    axes.set(xlabel="training examples of a client", ylabel="clients", xscale="log" if wide else "linear")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if wide:
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if high - low < 5:
+        axes.set_xlim(low - 3, high + 3)

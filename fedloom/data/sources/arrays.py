@@ -1,0 +1,154 @@
+"""Arrays: examples, labels and users as arrays in a NumPy .npz or an HDF5 file."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedloom.data.columns import coded, features, labels, user_ids
+from fedloom.data.dataset import Dataset
+from fedloom.data.files import find
+from fedloom.errors import DataError
+
+PARTS = ("train", "validation", "test")
+USERS = ("user", "users")
+
+
+def npz(
+    path: str | Path, x: str = "x", y: str = "y", user: str | None = None, folder: str | Path | None = None
+) -> Dataset:
+    """The examples in a NumPy ``.npz`` file: see :func:`from_arrays` for what it may hold.
+
+    Arguments:
+        path: the file, here or in the data folder.
+        x, y, user: the names of its arrays.
+        folder: the data folder.
+    """
+    where = find(path, folder)
+    with _blaming(where), where.open("rb") as raw:
+        file = np.load(raw, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise DataError("it holds a single array: save x and y together, with np.savez")
+        return from_arrays(where.stem, file, x, y, user)
+
+
+def hdf5(
+    path: str | Path, x: str = "x", y: str = "y", user: str | None = None, folder: str | Path | None = None
+) -> Dataset:
+    """The examples in an HDF5 file: see :func:`from_arrays` for what it may hold.
+
+    Arguments:
+        path: the file, here or in the data folder.
+        x, y, user: the paths of its data sets, such as ``train/images``, or with dots, ``train.images``.
+        folder: the data folder.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise DataError("reading HDF5 needs h5py: pip install 'fedloom[hdf5]'") from error
+    where = find(path, folder)
+    found: dict[str, Any] = {}
+
+    def collect(name: str, thing: Any) -> None:
+        if isinstance(thing, h5py.Dataset):
+            found[name] = thing
+
+    def named(name: str) -> str:
+        slashed = name.strip("/")
+        return slashed if slashed in found else slashed.replace(".", "/")
+
+    with _blaming(where), h5py.File(where, "r") as file:
+        file.visititems(collect)
+        return from_arrays(where.stem, found, named(x), named(y), named(user) if user else None)
+
+
+def from_arrays(name: str, arrays: Mapping[str, Any], x: str = "x", y: str = "y", user: str | None = None) -> Dataset:
+    """A data set from arrays by name: ``x`` and ``y``, or ``x_train``, ``y_train`` and maybe the same with
+    ``_validation`` and ``_test``; where there is also ``user`` or ``users``, who made each example.
+
+    Bytes in x stay bytes, all other numbers become ``float32``. Labels are whole numbers from 0, or texts, which are
+    numbered in sorted order; so are users.
+
+    >>> from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array(["no", "yes", "no"]), "user": [7, 7, 5]})
+    Dataset('toy': 3 train, 0 validation, 0 test examples of 2 users)
+    """
+    whole = x in arrays or _join(x, "train") not in arrays
+    parts = ("",) if whole else tuple(part for part in PARTS if _join(x, part) in arrays)
+    if user is None:
+        user = next((key for key in USERS if _join(key, parts[0]) in arrays), None)
+    xs, ys, whose = [], [], []
+    for part in parts:
+        xs.append(_part(arrays, x, part, features))
+        ys.append(_part(arrays, y, part, labels))
+        _check_rows(xs, x, ys[-1], y, part)
+        if user is not None:
+            whose.append(_part(arrays, user, part, user_ids))
+            _check_rows(xs, x, whose[-1], user, part)
+    return assembled(name, dict(zip((part or "train" for part in parts), xs, strict=True)), ys, whose)
+
+
+def assembled(
+    name: str,
+    xs: Mapping[str, np.ndarray],
+    ys: Sequence[np.ndarray],
+    users: Sequence[np.ndarray] = (),
+    class_names: Sequence[str] = (),
+    note: str = "",
+) -> Dataset:
+    """A data set of checked parts (``train``, ``validation``, ``test``): the x, labels and users of each."""
+    everyone = np.concatenate(ys)
+    if everyone.dtype.kind == "U":
+        class_names, everyone = coded(everyone)
+    ends = np.cumsum([len(part) for part in ys])
+    rows = {part: np.arange(end - len(y), end) for part, y, end in zip(xs, ys, ends, strict=True)}
+    if not len(rows["train"]):
+        raise DataError("there are no training examples: the arrays are empty")
+    x = np.concatenate(list(xs.values())) if len(xs) > 1 else xs["train"]
+    columns = {"x": x, "y": everyone.astype(np.int32)}
+    user_names, owner = coded(np.concatenate(users)) if users else ((), None)
+    classes = max(len(class_names), int(everyone.max()) + 1)
+    return Dataset(
+        name, columns, classes, **rows, users=owner, user_names=user_names, class_names=class_names, note=note
+    )
+
+
+def _join(key: str, part: str) -> str:
+    return f"{key}_{part}" if part else key
+
+
+def _part(arrays: Mapping[str, Any], key: str, part: str, check: Callable[[Any, str], np.ndarray]) -> np.ndarray:
+    key = _join(key, part)
+    if key not in arrays:
+        raise DataError(f"there is no array {key}, only {', '.join(sorted(arrays)) or 'none at all'}")
+    try:
+        values = arrays[key]
+    except ValueError as error:
+        raise DataError(f"the array {key} cannot be read ({error}): save it as numbers or texts") from error
+    return check(values, key)
+
+
+def _check_rows(xs: Sequence[np.ndarray], x: str, column: np.ndarray, key: str, part: str) -> None:
+    if len(xs[-1]) != len(column):
+        raise DataError(f"{_join(x, part)} has {len(xs[-1]):,} rows, but {_join(key, part)} has {len(column):,}")
+    if xs[-1].shape[1:] != xs[0].shape[1:]:
+        raise DataError(
+            f"all examples must have one shape, but those of {_join(x, part)} have {xs[-1].shape[1:]} and those of "
+            f"{_join(x, PARTS[0])} {xs[0].shape[1:]}"
+        )
+
+
+@contextmanager
+def _blaming(path: Path) -> Iterator[None]:
+    """Inside, every error names the file."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{path} is damaged, or of another format ({error}): fetch it again") from error

@@ -1,0 +1,163 @@
+"""CSV: a file of rows with a label column and, for federated data, a user column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from csv import reader
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from fedloom.data.dataset import Dataset
+from fedloom.data.files import OPENERS, find, opened
+from fedloom.data.table import Table, Texts
+from fedloom.errors import DataError, UnknownName
+
+MISSING = frozenset({"", "?", "nan", "na", "n/a", "null", "none"})
+"""Cells, in small letters, that hold nothing."""
+DELIMITERS = ",;\t|"
+BLOCK = 20_000  # rows in memory as text at a time
+
+Rows = list[list[str]]
+
+
+def csv(
+    path: str | Path,
+    label: str,
+    user: str | None = None,
+    *,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    delimiter: str | None = None,
+    window: int | None = None,
+    step: int | None = None,
+    folder: str | Path | None = None,
+) -> Dataset:
+    """Examples from a CSV file with a header, compressed (gz, xz, bz2) or not, read a block at a time.
+
+    A column is numeric if most of its first cells are numbers; text further down in it is then an error. Other columns
+    are categorical: one feature a text. Numbers are shifted and scaled by the training examples' mean and deviation
+    when clients are made, and missing ones (empty, ``?``, NaN) filled with the mean.
+
+    Arguments:
+        path: the file, here or in the data folder.
+        label: the column that holds the class.
+        user: the column that says whose a row is.
+        drop: columns that are no features, such as a row's number.
+        categorical: columns that hold texts though they look like numbers.
+        delimiter: what stands between cells; by default whichever of , ; tab | the header has most of.
+        window, step: consecutive rows of one user as one example; see :meth:`fedloom.data.table.Table.dataset`.
+        folder: the data folder.
+    """
+    where = find(path, folder)
+    unread = {label, *drop} | ({user} if user is not None else set())
+    table = read(where, texts={label, *categorical} | ({user} if user is not None else set()), skip=set(drop),
+                 needed=unread | set(categorical), delimiter=delimiter)  # fmt: skip
+    return table.dataset(label, user, (), window, step)
+
+
+def read(path: Path, *, texts: set[str], skip: set[str], needed: set[str], delimiter: str | None = None) -> Table:
+    """The table in a CSV file.
+
+    Arguments:
+        texts: columns to take as texts whatever they hold.
+        skip: columns to leave out.
+        needed: columns that must be there.
+    """
+    name = path.name.removesuffix(path.suffix) if path.suffix in OPENERS else path.name
+    with opened(path, "rt", bar=f"reading {path.name}") as file:
+        header_line = file.readline()
+        between = delimiter or max(DELIMITERS, key=header_line.count)
+        header = [cell.strip() for cell in next(reader([header_line], delimiter=between), [])]
+        _check_header(path, header, needed)
+        blocks = _blocks(path, reader(file, delimiter=between), len(header))
+        columns: dict[str, Gatherer] = {}
+        for start, rows in blocks:
+            cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+            if not columns:
+                columns = {n: Gatherer(path, n, n in texts or not _numeric(cells[n])) for n in header if n not in skip}
+            for column in columns.values():
+                column.add(cells[column.name], start)
+    if not columns:
+        raise DataError(f"{path} has a header and no rows")
+    return Table(Path(name).stem, {name: column.done() for name, column in columns.items()})
+
+
+@dataclass
+class Gatherer:
+    """A column as it grows, block by block."""
+
+    path: Path
+    name: str
+    text: bool
+    blocks: list[np.ndarray] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, cells: Sequence[str], start: int) -> None:
+        """The next block of cells; the first of them stands in row ``start``."""
+        if self.text:
+            self.blocks.append(np.array([self._code(cell.strip()) for cell in cells], np.int32))
+            return
+        try:
+            self.blocks.append(np.array(list(map(float, cells)), np.float32))
+        except ValueError:
+            self.blocks.append(np.array([self._number(c, start + i) for i, c in enumerate(cells)], np.float32))
+
+    def done(self) -> np.ndarray | Texts:
+        """The whole column."""
+        values = np.concatenate(self.blocks)
+        return Texts(values, list(self.codes)) if self.text else values
+
+    def _code(self, cell: str) -> int:
+        return -1 if cell.lower() in MISSING else self.codes.setdefault(cell, len(self.codes))
+
+    def _number(self, cell: str, row: int) -> float:
+        if cell.strip().lower() in MISSING:
+            return np.nan
+        try:
+            return float(cell)
+        except ValueError:
+            raise DataError(
+                f"row {row}, column {self.name} of {self.path}: {cell!r} is not a number, as most of the column is: "
+                "correct it, or call the column categorical"
+            ) from None
+
+
+def _check_header(path: Path, header: Sequence[str], needed: set[str]) -> None:
+    if not any(header):
+        raise DataError(f"{path} is empty: its first line must name the columns")
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(f"{path} names the column {twice[0]!r} twice")
+    for name in sorted(needed):
+        if name not in header:
+            raise UnknownName(f"a column of {path}", name, header)
+
+
+def _blocks(path: Path, lines: Iterator[list[str]], width: int) -> Iterator[tuple[int, Rows]]:
+    """Blocks of rows that all have as many cells as the header, and the number of each block's first row."""
+    start = 1
+    while block := list(islice(lines, BLOCK)):
+        rows = [row for row in block if row]
+        for i, row in enumerate(rows):
+            if len(row) != width:
+                raise DataError(f"row {start + i} of {path} has {len(row)} cells, but the header has {width}")
+        if rows:
+            yield start, rows
+        start += len(rows)
+
+
+def _numeric(cells: Sequence[str]) -> bool:
+    """Whether most of the cells that hold something hold numbers."""
+    held = [cell for cell in cells if cell.strip().lower() not in MISSING]
+    return 2 * sum(map(_is_number, held)) > len(held) or not held
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

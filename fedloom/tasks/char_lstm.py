@@ -1,0 +1,94 @@
+"""Character LSTM: predict the next character after each (McMahan et al. 2017, section 3)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedloom.tasks.classification import cross_entropy
+from fedloom.tasks.layers import Layer, glorot
+from fedloom.tasks.task import Batch, Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, Key, PyTree
+
+
+@cache
+def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
+    """Characters embedded in a few dimensions, two LSTM layers, and a softmax over the next character.
+
+    An example is a window of characters ``x`` and for each the next one ``y``, or -1 where there is none to predict.
+
+    >>> from fedloom.trees import count
+    >>> count(char_lstm(vocabulary=86).init(jax.random.key(0)).params)
+    819462
+    """
+
+    def init(key: Key[Array, ""]) -> Variables:
+        k1, k2, k3, k4 = jax.random.split(key, 4)
+        layers = {
+            "embedding": {"w": 0.1 * jax.random.normal(k1, (vocabulary, embedding))},
+            "lstm1": cell(k2, embedding, hidden),
+            "lstm2": cell(k3, hidden, hidden),
+            "output": glorot(k4, hidden, vocabulary),
+        }
+        return Variables(layers, {})
+
+    def logits(params: PyTree, x: Int[Array, "batch time"]) -> Float[Array, "batch*time vocabulary"]:
+        h = params["embedding"]["w"][x.astype(jnp.int32).T]
+        h = lstm(params["lstm2"], lstm(params["lstm1"], h))
+        flat = h.swapaxes(0, 1).reshape(x.size, hidden)
+        return flat @ params["output"]["w"] + params["output"]["b"]
+
+    def each(variables: Variables, batch: Batch) -> tuple[Array, Array, Array]:
+        """Of each character: the loss, whether it was guessed, whether there was one to guess."""
+        y = batch["y"].astype(jnp.int32)
+        found, wanted, real = logits(variables.params, batch["x"]), y.ravel(), (y >= 0).astype(jnp.float32)
+        losses = cross_entropy(found, wanted).reshape(y.shape)
+        correct = (jnp.argmax(found, axis=-1) == wanted).reshape(y.shape)
+        return losses * real, correct * real, real
+
+    def loss(
+        variables: Variables,
+        batch: Batch,
+        key: Key[Array, ""],  # noqa: ARG001
+    ) -> tuple[Float[Array, " batch"], PyTree]:
+        losses, _, real = each(variables, batch)
+        return losses.sum(axis=1) / jnp.maximum(real.sum(axis=1), 1), variables.state
+
+    def metrics(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
+        losses, correct, real = each(variables, batch)
+        return {"loss": losses.sum(axis=1), "accuracy": correct.sum(axis=1), "count": real.sum(axis=1)}
+
+    return Task("lstm", init, loss, metrics)
+
+
+def cell(key: Key[Array, ""], inputs: int, hidden: int) -> Layer:
+    """The weights of an LSTM layer, gates in the order input, forget, cell, output; the forget gate's bias is 1."""
+    kx, kh = jax.random.split(key)
+    recurrent = jax.nn.initializers.orthogonal()(kh, (hidden, 4 * hidden), jnp.float32)
+    bias = jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0)
+    return {"x": glorot(kx, inputs, 4 * hidden)["w"], "h": recurrent, "b": bias}
+
+
+def lstm(layer: Layer, x: Float[Array, "time batch inputs"]) -> Float[Array, "time batch hidden"]:
+    """An LSTM layer (Hochreiter and Schmidhuber 1997, with forget gates).
+
+    i, f, g, o = x·X + h·H + b;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)
+    """
+    hidden = layer["h"].shape[0]
+    given = x @ layer["x"] + layer["b"]  # for all times at once
+
+    def step(carry: tuple[Array, Array], now: Array) -> tuple[tuple[Array, Array], Array]:
+        h, c = carry
+        i, f, g, o = jnp.split(now + h @ layer["h"], 4, axis=-1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    zero = jnp.zeros((x.shape[1], hidden), x.dtype)
+    return lax.scan(step, (zero, zero), given)[1]

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from fedloom.data.description import entropy
+from fedloom.data.partition import dirichlet
+from fedloom.data.partition.dirichlet import fitted
+from fedloom.errors import ArgumentError, DataError
+
+LABELS = np.repeat(np.arange(10), 600)
+
+
+def counts(scheme: object, seed: int, labels: np.ndarray = LABELS) -> np.ndarray:
+    deal = scheme.deal(labels, np.random.default_rng(seed))  # type: ignore[attr-defined]
+    return np.bincount(deal.owner * 10 + labels[deal.rows], minlength=len(deal.sizes) * 10).reshape(-1, 10)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_smaller_alpha_the_fewer_labels(balanced: bool) -> None:
+    mean = [np.mean([entropy(counts(dirichlet(30, alpha, balanced=balanced), seed)).mean() for seed in range(5)])
+            for alpha in (0.05, 0.5, 5.0, 500.0)]  # fmt: skip
+    assert mean == sorted(mean)
+    assert mean[0] < 1.3
+    assert mean[-1] > 3.3  # log2(10) is 3.3219
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 1.0])
+def test_balanced_clients_have_the_same_size_and_every_class_is_used_up(alpha: float) -> None:
+    found = counts(dirichlet(40, alpha, balanced=True), 0)
+    assert found.sum(axis=1).tolist() == [150] * 40
+    assert found.sum(axis=0).tolist() == [600] * 10
+
+
+def test_balanced_sizes_differ_by_one_where_they_must() -> None:
+    labels = np.arange(103) % 10
+    assert sorted(set(counts(dirichlet(10, 0.5, balanced=True), 0, labels).sum(axis=1).tolist())) == [10, 11]
+
+
+def test_fitting_keeps_rows_columns_and_odds() -> None:
+    mixes = np.random.default_rng(0).dirichlet(np.ones(4), size=6)
+    sizes, classes = np.full(6, 20), np.array([30, 30, 40, 20])
+    found = fitted(mixes, sizes, classes, times=500)
+    assert np.abs(found.sum(axis=1) - sizes).max() < 0.05
+    assert np.allclose(found.sum(axis=0), classes)
+    odds = found[0, 0] * found[1, 1] / (found[0, 1] * found[1, 0])
+    assert np.isclose(odds, mixes[0, 0] * mixes[1, 1] / (mixes[0, 1] * mixes[1, 0]))
+
+
+def test_clients_without_examples_are_topped_up_and_it_is_said() -> None:
+    deal = dirichlet(200, 0.01, least=5).deal(LABELS, np.random.default_rng(0))
+    assert deal.sizes.min() == 5
+    assert deal.sizes.sum() == 6000
+    assert deal.note.endswith("clients topped up to 5 examples")
+
+
+def test_bad_numbers() -> None:
+    with pytest.raises(ArgumentError, match="alpha must be above 0, but is 0"):
+        dirichlet(10, 0)
+    with pytest.raises(ArgumentError, match="least must be at least 1, but is 0"):
+        dirichlet(10, least=0)
+    with pytest.raises(DataError, match="10 clients of at least 700 examples need 7,000, but there are 6,000"):
+        dirichlet(10, least=700).deal(LABELS, np.random.default_rng(0))

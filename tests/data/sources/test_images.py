@@ -1,0 +1,311 @@
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedloom.data.sources import images as source
+from fedloom.data.sources.images import decoded, images, plain
+from fedloom.errors import ArgumentError, DataError
+
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "fedloom" / "images"
+
+
+def png(colour: tuple[int, ...] = RED, size: tuple[int, int] = (6, 4), mode: str = "RGB") -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, size, colour).save(file, "PNG")
+    return file.getvalue()
+
+
+FILES = {"dog/b.png": png(GREEN), "cat/deep/er/a.PNG": png(BLUE), "dog/a.png": png(RED), "cat/notes.txt": b"a cat"}
+PIXELS = [BLUE, RED, GREEN]  # sorted by class and name
+
+
+def folder(root: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    return root
+
+
+def tar(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def zipped(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+MAKERS: dict[str, Callable[[Path, dict[str, bytes]], Path]] = {
+    "pets": folder, "pets.tar": tar, "pets.tar.gz": tar, "pets.zip": zipped, "pets.TAR": tar,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_folder_is_a_class(tmp_path: Path, name: str) -> None:
+    data = images(MAKERS[name](tmp_path / name, FILES), size=2)
+    assert (data.name, data.class_names, data.classes, data.note) == ("pets", ("cat", "dog"), 2, "")
+    assert data.columns["x"].dtype == np.uint8
+    assert data.columns["x"].shape == (3, 2, 2, 3)
+    assert data.columns["x"][:, 0, 0].tolist() == [list(colour) for colour in PIXELS]
+    assert (data.columns["y"].tolist(), data.columns["y"].dtype) == ([0, 1, 1], np.int32)
+    assert (data.train.tolist(), len(data.validation), len(data.test)) == ([0, 1, 2], 0, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "pets"])
+def test_an_archive_may_have_an_outer_folder(tmp_path: Path, name: str) -> None:
+    files = {f"./all/{name}": content for name, content in FILES.items()}
+    files |= {"__MACOSX/all/cat/._a.png": b"", "all/.hidden/a.png": b"", "loose.png": b""}
+    data = images(MAKERS[name](tmp_path / name, files), size=2)
+    assert (data.class_names, data.columns["y"].tolist()) == (("cat", "dog"), [0, 1, 1])
+
+
+def test_one_class_with_deeper_folders(tmp_path: Path) -> None:
+    assert images(folder(tmp_path / "a", {"cat/x/1.png": png(), "cat/y/1.png": png()})).class_names == ("cat",)
+    assert images(tar(tmp_path / "a.tar", {"cat/1.png": png(), "cat/y/1.png": png()})).class_names == ("cat",)
+
+
+def test_in_the_data_folder(tmp_path: Path) -> None:
+    folder(tmp_path / "data" / "pets", FILES)
+    assert len(images("pets", folder=tmp_path / "data").train) == 3
+
+
+def test_names_in_an_archive_lead_nowhere(tmp_path: Path) -> None:
+    files = {"../evil/a.png": png(GREEN), "/cat/a.png": png(RED), "cat/../b.png": png(GREEN)}
+    data = images(tar(tmp_path / "a.tar", files), size=1)
+    assert data.class_names == ("cat",)
+    assert data.columns["x"].tolist() == [[[list(RED)]]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar", "cache"]
+
+
+def test_the_last_of_two_members_of_one_name_counts(tmp_path: Path) -> None:
+    path = tar(tmp_path / "a.tar", {"cat/a.png": png(RED)})
+    with tarfile.open(path, "a") as archive:
+        member = tarfile.TarInfo("./cat/a.png")
+        member.size = len(png(BLUE))
+        archive.addfile(member, io.BytesIO(png(BLUE)))
+        link = tarfile.TarInfo("cat/link.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "a.png"
+        archive.addfile(link)
+    assert images(path, size=1).columns["x"].tolist() == [[[list(BLUE)]]]
+
+
+def test_the_middle_square_is_kept() -> None:
+    image = Image.new("RGB", (8, 4), RED)
+    image.paste(GREEN, (2, 0, 6, 4))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    assert (decoded(file.getvalue(), 4, grey=False) == GREEN).all()
+    grey = decoded(file.getvalue(), 4, grey=True)
+    assert (grey.shape, grey[0, 0]) == ((4, 4), round(0.587 * 255))
+
+
+def test_a_photo_is_turned_upright() -> None:
+    image = Image.new("RGB", (64, 64), RED)
+    image.paste(BLUE, (0, 0, 64, 32))  # blue above; 6: the camera was turned, and left must become up
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    image.save(file, "JPEG", exif=exif, quality=95)
+    pixels = decoded(file.getvalue(), 8, grey=False).astype(int)
+    assert (pixels[:, 6:, 2] > 200).all()  # turned clockwise, what was above is right
+    assert (pixels[:, :2, 0] > 200).all()
+
+
+def test_a_big_photo_is_decoded_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (800, 400), RED).save(file, "JPEG")
+    seen = []
+    monkeypatch.setattr(source, "plain", lambda image, mode: seen.append(image.size) or plain(image, mode))
+    assert decoded(file.getvalue(), 16, grey=False).shape == (16, 16, 3)
+    assert seen == [(100, 50)]
+
+
+def test_palettes_transparency_inks_and_deep_greys() -> None:
+    half = Image.new("RGBA", (1, 1), (0, 0, 0, 51))
+    assert plain(half, "RGB").getpixel((0, 0)) == (204, 204, 204)
+    palette = Image.new("RGB", (1, 1), BLUE).quantize(2)
+    assert plain(palette, "RGB").getpixel((0, 0)) == BLUE
+    palette.info["transparency"] = bytes(2)
+    assert plain(palette, "RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert plain(Image.new("CMYK", (1, 1), (0, 255, 255, 0)), "RGB").getpixel((0, 0)) == RED
+    deep = Image.fromarray(np.array([[0x80FF]], np.uint16))
+    file = io.BytesIO()
+    deep.save(file, "PNG")
+    assert decoded(file.getvalue(), 1, grey=True).tolist() == [[0x80]]
+
+
+def test_the_second_time_nothing_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [maker(tmp_path / name, FILES) for name, maker in MAKERS.items()]
+    first = [images(path, size=3) for path in paths]
+
+    def never(*_: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(source, "decoded", never)
+    for path, before in zip(paths, first, strict=True):
+        again = images(path, size=3)
+        assert isinstance(again.columns["x"], np.memmap)
+        assert not again.columns["x"].flags.writeable
+        assert again.columns["x"].tolist() == before.columns["x"].tolist()
+        assert again.class_names == before.class_names
+
+
+def test_whatever_changes_the_result_changes_the_cache(tmp_path: Path, cache: Path) -> None:
+    path = folder(tmp_path / "pets", FILES | {"dog/a.png": png(RED).ljust(200, b"\0")})
+    images(path, size=2)
+    assert images(path, size=3).columns["x"].shape == (3, 3, 3, 3)
+    assert images(path, size=2, grey=True).columns["x"].shape == (3, 2, 2)
+    (path / "dog" / "a.png").write_bytes(png(BLUE).ljust(200, b"\0"))  # as long as before
+    os.utime(path / "dog" / "a.png", ns=(0, 10**18))
+    assert images(path, size=2).columns["x"][1, 0, 0].tolist() == list(BLUE)
+    (path / "dog" / "a.png").rename(path / "dog" / "z.png")
+    assert images(path, size=2).columns["x"][1:, 0, 0].tolist() == [list(GREEN), list(BLUE)]
+    assert len(list(cache.glob("*.npy"))) == 5
+
+
+def broken(tmp_path: Path) -> Path:
+    return folder(tmp_path / "pets", FILES | {"dog/aa.jpg": b"no image", "cat/z.png": png(RED, (60, 40))[:-30]})
+
+
+def test_an_unreadable_image_stops(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(DataError, match=r"the image cat/z\.png cannot be read \(.*\): .*skip=True"):
+        images(broken(tmp_path))
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_unreadable_images_are_left_out(tmp_path: Path, name: str) -> None:
+    files = FILES | {"dog/aa.jpg": b"no image", "cat/z.png": png(RED, (60, 40))[:-30]}
+    path = MAKERS[name](tmp_path / name, files)
+    for _ in range(2):  # the second time from the cache
+        data = images(path, size=2, skip=True)
+        assert data.note == "2 unreadable images are left out, the first cat/z.png"
+        assert data.columns["x"][:, 0, 0].tolist() == [list(colour) for colour in PIXELS]
+        assert data.columns["y"].tolist() == [0, 1, 1]
+        with pytest.raises(DataError, match=r"the image cat/z\.png cannot be read"):
+            images(path, size=2)
+
+
+def test_a_link_to_nothing_is_unreadable(tmp_path: Path) -> None:
+    path = folder(tmp_path / "pets", FILES)
+    (path / "cat" / "b.jpg").symlink_to(tmp_path / "nothing")
+    (path / "more").symlink_to(path / "dog")
+    data = images(path, skip=True)
+    assert data.note == "1 unreadable image is left out, the first cat/b.jpg"
+    assert (data.class_names, data.columns["y"].tolist()) == (("cat", "dog", "more"), [0, 1, 1, 2, 2])
+
+
+def test_a_class_with_nothing_readable(tmp_path: Path, cache: Path) -> None:
+    path = folder(tmp_path / "pets", {"cat/a.png": png(), "dog/b.png": b"", "dog/c.png": b""})
+    with pytest.raises(DataError, match=r"no image in the class folder dog .* dog/b\.png \(it holds no image\)"):
+        images(path, skip=True)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_kill_midway_leaves_nothing_to_be_found(tmp_path: Path, cache: Path) -> None:
+    path = folder(tmp_path / "pets", FILES)
+    script = (
+        "import os, sys\nfrom fedloom.data.sources import images as source\nreal = source.decoded\n"
+        "def kill(content, size, grey):\n"
+        "    return os.kill(os.getpid(), 9) if content.name == 'b.png' else real(content, size, grey)\n"
+        "source.decoded = kill\nsource.images(sys.argv[1], size=2)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], timeout=60, check=False)
+    assert done.returncode == -9
+    assert [file.name[:5] for file in cache.iterdir()] == [".pets"]  # only the temporary file
+    assert images(path, size=2).columns["x"][:, 0, 0].tolist() == [list(colour) for colour in PIXELS]
+
+
+def test_the_labels_are_there_before_the_pixels(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder(tmp_path / "pets", FILES)
+    monkeypatch.setattr(json, "dumps", lambda told, dumps=json.dumps: 1 / 0 if "counts" in told else dumps(told))
+    with pytest.raises(ZeroDivisionError):
+        images(path)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source.shutil, "disk_usage", lambda _: SimpleNamespace(free=11))
+    with pytest.raises(DataError, match=r"need 36 bytes in .*, which has 11 left"):
+        images(folder(tmp_path / "pets", FILES), size=2)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "pets"])
+def test_a_damaged_archive(tmp_path: Path, name: str) -> None:
+    path = MAKERS[name](tmp_path / name, FILES)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match=f"{name} is damaged"):
+        images(path)
+
+
+def test_a_zip_with_a_flipped_byte(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", FILES)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"IDAT") + 6] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=r"a\.zip is damaged.*CRC"):
+        images(path)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.png": png()}, "has no class folders"),
+        ({"cat/a.gif": b"", "dog/b.txt": b""}, r"has no images in its class folders: .* \.jpg, \.jpeg, \.png"),
+        ({"cat/a.png": png(), "dog/b.txt": b""}, "the class folder dog in .* has no images"),
+    ],
+)
+@pytest.mark.parametrize("name", MAKERS)
+def test_no_classes_or_images(tmp_path: Path, files: dict[str, bytes], message: str, name: str) -> None:
+    with pytest.raises(DataError, match=message):
+        images(MAKERS[name](tmp_path / name, files))
+
+
+def test_what_is_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere is neither here nor in the data folder"):
+        images("nowhere", folder=tmp_path)
+    (tmp_path / "pets.rar").write_bytes(b"")
+    with pytest.raises(DataError, match=r"neither a directory nor an archive: its name must end in \.tar, "):
+        images(tmp_path / "pets.rar")
+    with pytest.raises(ArgumentError, match="size must be at least 1, but is 0"):
+        images(tmp_path, size=0)
+
+
+def test_cats_and_dogs(data_folder: Path) -> None:
+    archive = data_folder / "cats-dogs" / "thumbs96.tar"
+    if not archive.exists():
+        pytest.skip(f"{archive} is not there")
+    data = images(archive, size=16, grey=True)
+    assert (data.name, data.class_names, data.note) == ("thumbs96", ("cat", "dog"), "")
+    assert np.bincount(data.columns["y"]).tolist() == [700, 699]
+    assert data.columns["x"].shape == (1399, 16, 16)
+    assert 100 < data.columns["x"].mean() < 130
+    with tarfile.open(archive) as file, Image.open(file.extractfile("cat/cat.10.jpg")) as image:  # type: ignore[arg-type]
+        side = min(image.size)
+        left, top = (image.width - side) / 2, (image.height - side) / 2
+        square = image.convert("L").resize((16, 16), Image.Resampling.BICUBIC, (left, top, left + side, top + side))
+    assert np.abs(data.columns["x"][2].astype(int) - np.asarray(square)).max() <= 6  # third by name; 6: decoded small
