@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+import fedloom.data.vocabulary as vocabulary
 from fedloom.algorithms import SERVERS
 from fedloom.combine import WEIGHTINGS
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
@@ -55,7 +56,7 @@ def _cnn(data: FederatedData) -> Task:
 
 
 def _lstm(data: FederatedData) -> Task:
-    if data.columns["y"].ndim != 2:
+    if data.columns["y"].ndim == 1 and data.classes != vocabulary.SIZE:
         raise DataError(f"the model lstm predicts the next character of a text, but {data.name} holds no text")
     return char_lstm(data.classes)
 

@@ -61,7 +61,7 @@ def read(e: Experiment, folder: Path | None = None) -> Dataset:
     kinds = path.suffixes[-2:-1] if path.suffix in OPENERS else path.suffixes[-1:]
     kind = kinds[0].lower() if kinds else ""
     if path.is_dir():
-        return leaf(path) if any(path.glob("*.json")) else _images(e, path)
+        return _folder(e, path)
     if kind in TABLES:
         return _table(e, path)
     if kind in ARRAYS:
@@ -108,6 +108,15 @@ def _table(e: Experiment, path: Path) -> Dataset:
         raise ArgumentError("label", f"the column of {path.name} that holds the class", None)
     return csv(path, e.label, e.user, drop=_names(e.drop), categorical=_names(e.categorical), window=e.window,
                step=e.step)  # fmt: skip
+
+
+def _folder(e: Experiment, path: Path) -> Dataset:
+    """LEAF's files, all together or in train and test as LEAF puts them; or images."""
+    if any(path.glob("*.json")):
+        return leaf(path)
+    if any(path.glob("train/*.json")) and any(path.glob("test/*.json")):
+        return leaf(path / "train", path / "test")
+    return _images(e, path)
 
 
 def _images(e: Experiment, path: Path) -> Dataset:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
     """Characters embedded in a few dimensions, two LSTM layers, and a softmax over the next character.
 
-    An example is a window of characters ``x`` and for each the next one ``y``, or -1 where there is none to predict.
+    An example is a window of characters ``x`` and for each the next one ``y``, or -1 where there is none to predict; or
+    ``y`` is one character, the next after the whole window (as in LEAF).
 
     >>> from fedloom.trees import count
     >>> count(char_lstm(vocabulary=86).init(jax.random.key(0)).params)
@@ -47,6 +48,8 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
     def each(variables: Variables, batch: Batch) -> tuple[Array, Array, Array]:
         """Of each character: the loss, whether it was guessed, whether there was one to guess."""
         y = batch["y"].astype(jnp.int32)
+        if y.ndim == 1:
+            y = jnp.full(batch["x"].shape, -1).at[:, -1].set(y)
         found, wanted, real = logits(variables.params, batch["x"]), y.ravel(), (y >= 0).astype(jnp.float32)
         losses = cross_entropy(found, wanted).reshape(y.shape)
         correct = (jnp.argmax(found, axis=-1) == wanted).reshape(y.shape)

@@ -69,6 +69,16 @@ def test_every_split_by_name(folder: Path, split: str) -> None:
     assert sizes == ({"train": 60} if split == "none" else {"train": 36, "validation": 12, "test": 12})
 
 
+def test_leaf_with_a_test_folder(folder: Path) -> None:
+    for part in ("train", "test"):
+        (folder / "femnist" / part).mkdir(parents=True)
+        text = (folder / "leaf" / "all_data_0.json").read_text()
+        (folder / "femnist" / part / f"all_data_0_{part}.json").write_text(text)
+    found = federated(Experiment(data="./femnist"), folder)
+    assert found.name == "leaf/train/natural"
+    assert [len(found.examples(part, client)) for part in ("train", "test") for client in (0, 1)] == [3, 3, 3, 3]
+
+
 def test_data_with_a_test_set_keeps_it() -> None:
     assert federated(Experiment()).name == "mnist/iid"
     found = federated(Experiment(split="stratified", clients=10))
