@@ -11,8 +11,12 @@ import resource
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hardware import cpu, slug
@@ -64,10 +68,58 @@ def measure(scheme: str, split: str, n: int, clients: int) -> dict[str, object]:
             "data_gb": before / 1e6, "peak_gb": peak / 1e6}  # fmt: skip
 
 
+def beside_flower(n: int = 60_000, clients: int = 100, repeat: int = 5) -> list[dict[str, object]]:
+    """The same labels dealt by Flower Datasets' partitioners and by fedloom, in turn: median seconds to all clients'
+    example numbers.
+    """
+    warnings.simplefilter("ignore")
+    import datasets
+    from flwr_datasets.partitioner import DirichletPartitioner, ShardPartitioner
+
+    data = dataset(n, clients)
+    labels = datasets.Dataset.from_dict({"label": data.columns["y"]})
+    theirs = {
+        "dirichlet": lambda: DirichletPartitioner(clients, "label", 0.5, min_partition_size=0, self_balancing=False),
+        "shards": lambda: ShardPartitioner(clients, "label", num_shards_per_partition=2, shard_size=n // clients // 2),
+    }
+
+    def flower(make: Callable[[], Any]) -> None:
+        partitioner = make()
+        partitioner.dataset = labels
+        for client in range(clients):
+            partitioner.load_partition(client)
+
+    rows = []
+    for scheme, make in theirs.items():
+        took: dict[str, list[float]] = {"fedloom": [], "flower": []}
+        for _ in range(repeat):
+            took["fedloom"].append(timed(lambda scheme=scheme: data.partition(SCHEMES[scheme](clients))))
+            took["flower"].append(timed(lambda make=make: flower(make)))
+        rows.append({"scheme": scheme, "examples": n, "clients": clients,
+                     **{f"{name}_seconds": float(np.median(each)) for name, each in took.items()}})  # fmt: skip
+    return rows
+
+
+def run(*arguments: str) -> Any:
+    command = [sys.executable, __file__, *arguments]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", nargs=4, help="scheme, split, examples, clients: measure one and print it")
-    one = parser.parse_args().one
+    parser.add_argument("--flower", action="store_true", help="time Flower Datasets' partitioners too and print it")
+    arguments = parser.parse_args()
+    if arguments.flower:
+        print(json.dumps(beside_flower()))
+        return
+    one = arguments.one
     if one:
         print(json.dumps(measure(one[0], one[1], int(one[2]), int(one[3]))))
         return
@@ -75,18 +127,18 @@ def main() -> None:
     rows = []
     for n, clients in SIZES:
         for scheme, split in cases:
-            command = [sys.executable, __file__, "--one", scheme, split, str(n), str(clients)]
-            rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+            rows.append(run("--one", scheme, split, str(n), str(clients)))
             print(rows[-1], flush=True)
     about = {
         "command": "python benchmarks/partitions.py",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": 0,
         "device": cpu(),
-        "versions": {"fedloom": fl.__version__, "numpy": np.__version__},
+        "versions": {name: version(name) for name in ("fedloom", "numpy", "flwr-datasets")},
     }
     file = Path(__file__).resolve().parents[1] / "results" / f"partitions-{slug(cpu())}.json"
-    file.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    beside = run("--flower")
+    file.write_text(json.dumps({**about, "rows": rows, "beside_flower": beside}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

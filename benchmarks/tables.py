@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import data_tables
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
 NAMES = {
@@ -151,7 +153,8 @@ def main() -> None:
     README.write_text(
         re.sub(r"<!-- speed -->.*<!-- /speed -->", lambda _: speed(), README.read_text(), flags=re.DOTALL)
     )
-    print(f"wrote {PAGE.relative_to(ROOT)} and the table of {README.name}")
+    data_tables.draw()
+    print(f"wrote {PAGE.relative_to(ROOT)}, the tables of docs/data.md and the table of {README.name}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from fedloom.algorithms import Algorithm, fedavg, fedsgd, server
 from fedloom.data import partition, split
 from fedloom.runs import Experiment, History, Run, load, plot, run, sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Algorithm",

@@ -25,8 +25,11 @@ def test_a_kept_model_is_read_with_numpy_alone(tmp_path: Path) -> None:
     assert f"test accuracy {accuracy:.2%}" in read
 
 
-def test_the_experiment_file_is_one() -> None:
-    assert Experiment.read(ROOT / "examples" / "shards.toml").partition == "shards"
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda file: file.stem)
+def test_experiment_files_are_experiments(file: Path) -> None:
+    experiment = Experiment.read(file)
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+    assert len(file.read_text().splitlines()[0]) > 20  # it says what it is
 
 
 @pytest.mark.slow

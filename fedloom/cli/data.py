@@ -30,7 +30,7 @@ data_app = typer.Typer(help="Look at federated data, save who has what, fetch da
 
 Figure = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(help="where to draw clients × labels and the sizes: png, pdf or svg [default: clients.png]"),
+    typer.Option(help="where to draw clients × labels and the sizes: png, pdf or svg"),
 ]
 
 
@@ -71,8 +71,9 @@ def partition_command(
 ) -> None:
     """Deal the data to clients and save who has what, so that others train on the same clients.
 
-    Load it with --partition FILE, with fedloom.data.saved.load, or with any safetensors reader: the example numbers
-    are in ``index``, and client k has those from train.start\\[k] on, train.size\\[k] of them.
+    Load it with --partition FILE, with fedloom.data.saved.load, or with any reader of safetensors files.
+
+    In the file, ``index`` lists example numbers; client k has train.size\\[k] of them from train.start\\[k] on.
 
     Example: fedloom data partition --partition dirichlet --alpha 0.1 --save clients.safetensors
     """

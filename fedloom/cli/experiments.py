@@ -54,8 +54,9 @@ def run_command(
 ) -> None:
     """Run one experiment. With no arguments: MNIST, 2NN, IID, to 97 % test accuracy.
 
-    Shows progress, then a table and a figure; keeps the history, checkpoints and the model in a folder. With --central
-    the same model is also trained on the union of all clients' data, for as many passes over it, and shown beside.
+    Shows progress, then a table and a figure; keeps the history, checkpoints and the model in a folder.
+
+    With --central the same model is then trained on the union of all clients' data, for as many passes over it.
 
     Examples:
       fedloom run

@@ -21,14 +21,20 @@ console, errors = Console(), Console(stderr=True)
 FIELDS = dataclasses.fields(Experiment)
 DATA_GROUPS = ("Data", "Clients")
 
-Out = Annotated[Optional[Path], typer.Option(help="folder for the results [default: a new one under runs/]")]  # noqa: UP045
+
+def default(text: object) -> str:
+    """How help shows a default."""
+    return f"[dim]\\[default: {text}][/dim]"
+
+
+Out = Annotated[Optional[Path], typer.Option(help=f"folder for the results {default('a new one under runs/')}")]  # noqa: UP045
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")]
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 File = Annotated[Optional[Path], typer.Argument(help="a TOML file with an experiment; options overrule it")]  # noqa: UP045
 DataFolder = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(help="folder that holds data sets [default: FEDLOOM_DATA, or data_folder in fedloom.toml]"),
+    typer.Option(help=f"folder that holds data sets {default('FEDLOOM_DATA, or data_folder in fedloom.toml')}"),
 ]
 
 
@@ -45,7 +51,7 @@ def with_fields(
                 continue
             shown = f.metadata["missing"] if f.default is None else f.default
             listed = ", or several: 1,2,3" if many and f.name in SWEPT else ""
-            info = typer.Option(help=f"{f.metadata['help']}{listed} [dim]\\[default: {shown}][/dim]",
+            info = typer.Option(help=f"{f.metadata['help']}{listed} {default(shown)}",
                                 metavar=str(f.type).split(" ")[0].upper(), show_default=False,
                                 rich_help_panel=f.metadata["group"])  # fmt: skip
             kind = Annotated[Optional[str], info]  # noqa: UP045

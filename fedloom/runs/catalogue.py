@@ -126,10 +126,10 @@ assert LISTING["model"].keys() == MODELS.keys()
 assert LISTING["data"].keys() > DATA.keys()
 
 
-def is_path(name: str) -> bool:
-    """Whether a name is one of a file or folder.
+def is_path(kind: str, name: str) -> bool:
+    """Whether a name of that kind is not in the listing and is one of a file or folder.
 
-    >>> is_path("mnist"), is_path("data/mnist"), is_path("rows.csv")
+    >>> is_path("data", "mnist"), is_path("data", "./mnist"), is_path("data", "rows.csv")
     (False, True, True)
     """
-    return "/" in name or "." in name or "\\" in name
+    return name not in LISTING[kind] and (any(c in name for c in "/.\\") or Path(name).exists())

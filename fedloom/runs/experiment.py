@@ -85,7 +85,7 @@ class Experiment:
         for name in ("split", "model", "algorithm", "optimizer", "weighting", "server"):
             choose(name, getattr(self, name), LISTING[name])
         for name in ("data", "partition"):
-            if not is_path(getattr(self, name)):
+            if not is_path(name, getattr(self, name)):
                 choose(name, getattr(self, name), LISTING[name])
         choose("colours", self.colours, dict.fromkeys(("rgb", "grey")))
         choose("unreadable", self.unreadable, dict.fromkeys(("error", "skip")))

@@ -55,7 +55,7 @@ def federated(e: Experiment, folder: Path | None = None) -> FederatedData:
 
 def read(e: Experiment, folder: Path | None = None) -> Dataset:
     """The data set that an experiment names: from the catalogue, or a file or folder of a known kind."""
-    if not is_path(e.data):
+    if not is_path("data", e.data):
         return choose("data", e.data, DATA)(folder)
     path = find(e.data, folder)
     kinds = path.suffixes[-2:-1] if path.suffix in OPENERS else path.suffixes[-1:]

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from fedloom.runs.history import History
 from fedloom.runs.runner import Run, Watch
 from fedloom.runs.stopping import Stop
+
+LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
 
 
 @contextmanager
@@ -32,6 +35,7 @@ def live(console: Console, stop: Stop, shown: bool) -> Iterator[Callable[[Sequen
 
         def begin(labels: Sequence[str]) -> Watch:
             name = labels[0] if len(labels) == 1 else f"{len(labels)} experiments"
+            name = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
             line = progress.add_task(name, total=stop.rounds, speed="compiling …", metrics="")
 
             def watch(histories: Sequence[History]) -> None:
@@ -58,10 +62,10 @@ def headline(histories: Sequence[History]) -> str:
     return ("best " if len(histories) > 1 else "") + "  ".join(values)
 
 
-def summary(run: Run) -> Table:
-    """One run in a table: each part of the data, last and best, and what it cost."""
+def summary(run: Run) -> Group:
+    """One run: its name, a table of each part of the data, last and best, and what it cost."""
     history = run.history
-    table = Table(title=f"{run.label}: {run.stopped}", title_justify="left")
+    table = Table()
     for name, side in (("", "left"), ("accuracy", "right"), ("best", "right"), ("loss", "right"), ("best", "right")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     for split in ("train", "validation", "test"):
@@ -70,19 +74,22 @@ def summary(run: Run) -> Table:
             table.add_row(split, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
                           f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
     moved = history.last("bytes_up") + history.last("bytes_down")
-    table.caption = (
+    cost = (
         f"{int(history.last('round')):,} rounds, {int(history.last('steps')):,} local steps, "
         f"{moved / 1e6:,.0f} MB sent, {history.last('seconds'):.1f} s"
     )
-    return table
+    return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, Text(cost, style="dim"))
 
 
 def beside(federated: Run, central: Run) -> str:
-    """What federation costs: the best test accuracies of a federated run and of the same model on the union."""
-    best = [run.history.best("test_accuracy") for run in (federated, central) if "test_accuracy" in run.history.columns]
-    if len(best) < 2:
-        return "Evaluate the test part to compare the two."
-    return f"Best test accuracy: federated {best[0]:.2%}, centrally on the union {best[1]:.2%}."
+    """What federation costs: test accuracies of a federated run and of the same model trained on the union."""
+    told = []
+    for how, run in (("federated", federated), ("centrally on the union", central)):
+        if "test_accuracy" not in run.history.columns:
+            return "Evaluate the test part to compare the two."
+        last, best = run.history.last("test_accuracy"), run.history.best("test_accuracy")
+        told.append(f"{how} {last:.2%} (best {best:.2%})")
+    return f"Test accuracy: {', '.join(told)}."
 
 
 def comparison(runs: Sequence[Run], target: float | None) -> Table:

@@ -254,7 +254,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     last, size = history.rows[-1], nbytes(member(state.variables, i))
     first, rounds = int(last["round"]), len(did.norm)
     steps = program.steps(program.cohorts(first, rounds))[:, i].sum()
-    moved = rounds * program.m * size
+    moved = rounds * program.m * size if len(program.data) > 1 else 0  # who has everything needs no server
     return {
         "round": first + rounds,
         "steps": last["steps"] + int(steps),

@@ -32,7 +32,7 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
     def init(key: Key[Array, ""]) -> Variables:
         k1, k2, k3, k4 = jax.random.split(key, 4)
         layers = {
-            "embedding": {"w": 0.1 * jax.random.normal(k1, (vocabulary, embedding))},
+            "embedding": {"w": jax.random.normal(k1, (vocabulary, embedding))},
             "lstm1": cell(k2, embedding, hidden),
             "lstm2": cell(k3, hidden, hidden),
             "output": glorot(k4, hidden, vocabulary),

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedloom.data import Dataset, mnist
-from fedloom.data.partition import iid
-from fedloom.errors import ArgumentError
+from fedloom.data.partition import Partition, affinity, dirichlet, iid, natural, noisy, power, shards
+from fedloom.data.split import Split, naive, stratified, temporal
+from fedloom.errors import ArgumentError, DataError
 
 
 def test_hold_out_is_random_disjoint_and_seeded() -> None:
@@ -34,3 +37,89 @@ def test_repr_counts() -> None:
     assert repr(Dataset("a", {"y": np.zeros(2)}, 1, np.arange(2))) == (
         "Dataset('a': 2 train, 0 validation, 0 test examples)"
     )
+
+
+def owned(n: int = 200, test: int = 0) -> Dataset:
+    rng = np.random.default_rng(0)
+    y, users = rng.integers(0, 5, n + test), rng.integers(0, 6, n + test)
+    columns = {"x": rng.normal(size=(n + test, 3)).astype(np.float32), "y": y}
+    return Dataset("toy", columns, 5, np.arange(n), test=n + np.arange(test), users=users, user_names=list("abcdef"))
+
+
+@pytest.mark.parametrize(
+    "split", [None, naive(), naive(shuffle=True), stratified(), stratified(by_label=True), temporal()]
+)
+@pytest.mark.parametrize("scheme", [natural(), iid(7), shards(5), dirichlet(6, 0.4), affinity(4), noisy(power(6), 0.1)])
+def test_every_example_is_in_one_part_of_one_client_or_nobodys(scheme: Partition, split: Split | None) -> None:
+    data = owned().partition(scheme, split, seed=4)
+    held = [data.examples(part, k) for part in data.splits if part in data.clients for k in range(len(data))]
+    everything = np.concatenate([*held, *data.central.values()])
+    assert sorted(everything.tolist()) == list(range(200))
+    assert sum(len(data.examples(part)) for part in data.splits) == 200
+    if split is not None:
+        sizes = [len(data.examples(part)) for part in ("train", "validation", "test")]
+        assert sizes == split.shares.sizes(np.array([200])).ravel().tolist() or split.by_client
+    again = owned().partition(scheme, split, seed=4)
+    assert again.fingerprint == data.fingerprint
+    assert owned().partition(scheme, split, seed=5).index.tolist() != data.index.tolist() or scheme.name == "natural"
+
+
+def test_the_global_user_is_the_union_of_everyones_parts() -> None:
+    data = owned().partition(natural(), stratified())
+    whole = data.union()
+    assert len(whole) == 1
+    for part in ("train", "validation", "test"):
+        parts = np.concatenate([data.examples(part, client) for client in range(6)])
+        assert sorted(whole.examples(part)) == sorted(parts)
+        share = len(parts) / 200
+        for client in range(6):  # in proportion, to the rounding
+            mine = sum(len(data.examples(p, client)) for p in ("train", "validation", "test"))
+            assert abs(len(data.examples(part, client)) - share * mine) < 1.5
+
+
+def test_a_users_test_examples_are_its_own() -> None:
+    data = owned(test=60).partition(natural())
+    source = owned(test=60)
+    assert source.users is not None
+    for client in range(6):
+        assert data.examples("test", client).tolist() == [i for i in range(200, 260) if source.users[i] == client]
+    assert len(data.central["test"]) == 0
+    with pytest.raises(DataError, match=r"the test examples of toy/iid are nobody's"):
+        owned(test=60).partition(iid(3)).examples("test", 0)
+
+
+def test_strangers_test_examples_are_nobodys() -> None:
+    source = owned(test=60)
+    assert source.users is not None
+    source = replace(source, users=np.where(np.arange(260) < 200, source.users % 3, source.users))
+    data = source.partition(natural())
+    assert len(data) == 3
+    assert len(data.examples("test")) == 60
+    assert sum(len(data.examples("test", k)) for k in range(3)) == 60 - len(data.central["test"]) > 0
+
+
+def test_a_test_set_of_its_own_is_kept_or_pooled() -> None:
+    with pytest.raises(DataError, match=r"toy has a test set of its own \(60 examples\): split with test=0, or pool"):
+        owned(test=60).partition(natural(), stratified())
+    assert len(owned(test=60).partition(iid(2), stratified(0.2, 0)).examples("test")) == 60
+    assert len(owned(test=60).pool().partition(iid(2), stratified()).examples("test")) == 52
+
+
+def test_clients_who_only_test_are_nobody() -> None:
+    data = owned().partition(natural(), naive(0.2, 0.4))
+    assert len(data) < 6
+    assert len(data.examples("train")) == 80
+    assert len(data.examples("test")) == 80
+    assert "nothing to train on and only test the model" in data.note
+
+
+def test_constant_and_missing_numbers_standardise_to_zero() -> None:
+    x = np.array([[1, 5, np.nan], [3, 5, np.nan], [np.nan, 5, 2.0]], np.float32)
+    data = Dataset("toy", {"x": x, "y": np.zeros(3, int)}, 1, np.arange(3), standardise=np.ones(3, bool))
+    found = data.standardised(np.array([0, 1]))["x"]
+    assert found.tolist() == [[-1, 0, 0], [1, 0, 0], [0, 0, 2]]
+
+
+def test_nothing_to_deal() -> None:
+    with pytest.raises(DataError, match="toy has no training examples to deal"):
+        Dataset("toy", {"x": np.zeros((0, 1)), "y": np.zeros(0, int)}, 1, np.arange(0)).partition(iid(1))

@@ -38,7 +38,9 @@ def test_notes_of_source_partition_and_split_are_told() -> None:
     data = Dataset("toy", {"x": np.zeros((40, 1)), "y": y}, 1, np.arange(40), users=np.arange(40) // 10,
                    user_names=list("abcd"), note="read well")  # fmt: skip
     found = describe(data.partition(natural(), naive(0.25, 0.25)))
-    assert found.note == "read well; 2 clients have nothing to train on and only test the model"
+    assert (
+        found.note == "read well; 4 users with 10 examples; 2 clients have nothing to train on and only test the model"
+    )
     assert found.parts == {"train": (20, 0), "validation": (0, 10), "test": (0, 10)}
 
 

@@ -54,6 +54,13 @@ def test_files_of_every_kind(
     assert found.splits == ("train", "validation", "test")  # split, because there is no test set
 
 
+def test_a_folder_without_a_slash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert federated(Experiment(data="pets", clients=2)).name == "pets/iid/stratified"
+    (folder / "mnist").mkdir()
+    assert federated(Experiment(data="mnist")).name == "mnist/iid"  # names come first
+
+
 @pytest.mark.parametrize("partition", SCHEMES)
 def test_every_partition_by_name(folder: Path, partition: str) -> None:
     experiment = Experiment(data="people.csv", label="class", user="who", partition=partition, clients=4, split="none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.data.order import apportion, grouped, starts
-from fedloom.data.partition.partition import Deal, Examples, Partition, counted, even
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, counted, even
 from fedloom.errors import require
 
 
@@ -44,7 +44,8 @@ def affinity(clients: int = 10, share: float = 0.8) -> Partition:
             owner[start : start + got.sum()] = np.repeat(lovers, got)
         rest = np.repeat(np.arange(clients, dtype=np.int32), sizes - np.bincount(owner[owner >= 0], minlength=clients))
         owner[owner < 0] = rng.permutation(rest)
-        few = f"{counted(short, 'client has', 'clients have')} less of a favourite class that is too small"
-        return Deal(order[grouped(owner, clients)], sizes, few if short else "")
+        note = f"{share:.0%} of a client is its favourite class, {between(sizes)} examples each"
+        few = f"; {counted(short, 'client has', 'clients have')} less of one that is too small"
+        return Deal(order[grouped(owner, clients)], sizes, note + (few if short else ""))
 
     return Partition(f"affinity{share:g}", clients, assign, by_label=True)

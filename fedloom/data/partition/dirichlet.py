@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedloom.data.order import grouped, starts
-from fedloom.data.partition.partition import Deal, Examples, Partition, even
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, even
 from fedloom.data.partition.resize import resized, topped_up
 from fedloom.errors import require
 
@@ -43,9 +44,12 @@ def dirichlet(clients: int = 100, alpha: float = 0.5, *, balanced: bool = False,
         if balanced:
             mixes = rng.dirichlet(np.maximum(alpha * len(counts) * counts / counts.sum(), 1e-12), size=clients)
             sizes = even(len(examples), clients)
-            return resized(_cut(examples.labels, counts, fitted(mixes, sizes, counts), rng), sizes, rng)
+            deal = resized(_cut(examples.labels, counts, fitted(mixes, sizes, counts), rng), sizes, rng)
+            return replace(deal, note=f"mixes of labels Dirichlet({alpha:g}), {between(sizes)} examples a client")
         shares = np.stack([rng.dirichlet(np.full(clients, alpha)) for _ in counts], axis=1)
-        return topped_up(_cut(examples.labels, counts, shares, rng), least, rng)
+        deal = _cut(examples.labels, counts, shares, rng)
+        note = f"shares of each class Dirichlet({alpha:g}), {between(deal.sizes)} examples a client"
+        return topped_up(replace(deal, note=note), least, rng)
 
     name = f"dirichlet{alpha:g}" + ("-balanced" if balanced else "")
     return Partition(name, clients, assign, by_label=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedloom.data.partition.partition import Deal, Examples, Partition, even
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, even
 
 
 def iid(clients: int = 100) -> Partition:
@@ -16,6 +16,8 @@ def iid(clients: int = 100) -> Partition:
     """
 
     def assign(examples: Examples, rng: np.random.Generator) -> Deal:
-        return Deal(rng.permutation(len(examples)), even(len(examples), clients))
+        sizes = even(len(examples), clients)
+        note = f"shuffled, {between(sizes)} examples a client"
+        return Deal(rng.permutation(len(examples)), sizes, note)
 
     return Partition("iid", clients, assign)

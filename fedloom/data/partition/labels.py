@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.data.order import grouped
-from fedloom.data.partition.partition import Deal, Examples, Partition
+from fedloom.data.partition.partition import Deal, Examples, Partition, between
 from fedloom.data.partition.resize import topped_up
 from fedloom.errors import require
 
@@ -37,8 +37,9 @@ def labels(clients: int = 100, per_client: int = 2) -> Partition:
         for c, rows in enumerate(np.split(order, np.cumsum(counts)[:-1])):
             holders = rng.permutation(np.flatnonzero(has[:, c]))
             owner[rows] = holders[np.arange(len(rows)) % len(holders)]
-        deal = Deal(grouped(owner, clients), np.bincount(owner, minlength=clients))
-        return topped_up(deal, 1, rng)
+        sizes = np.bincount(owner, minlength=clients)
+        note = f"{per_client} of {len(present)} classes a client, {between(sizes)} examples each"
+        return topped_up(Deal(grouped(owner, clients), sizes, note), 1, rng)
 
     return Partition(f"labels{per_client}", clients, assign, by_label=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.data.order import grouped
-from fedloom.data.partition.partition import Deal, Examples, Partition, counted
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, counted
 from fedloom.errors import DataError, require
 
 
@@ -33,7 +33,8 @@ def natural(*, least: int = 1) -> Partition:
         if len(kept) < len(counts):
             order = order[counts[examples.users[order]] >= least]
         gone = int(((counts > 0) & (counts < least)).sum())
-        note = f"{counted(gone, 'user', 'users')} with fewer than {least:,} examples left out" if gone else ""
-        return Deal(order, counts[kept], note, users=kept)
+        note = f"{counted(len(kept), 'user', 'users')} with {between(counts[kept])} examples"
+        left = f"; {counted(gone, 'user', 'users')} with fewer than {least:,} left out" if gone else ""
+        return Deal(order, counts[kept], note + left, users=kept)
 
     return Partition("natural", None, assign)

@@ -44,7 +44,7 @@ class Deal:
     Arguments:
         rows: the examples dealt, one client after another.
         sizes: how many each client got.
-        note: what happened that a reader would want to know; empty where nothing did.
+        note: what was done, in a few words.
         users: where clients are users, which user each client is.
     """
 
@@ -110,6 +110,16 @@ def even(n: int, parts: int) -> np.ndarray:
     [3, 3, 2, 2]
     """
     return np.full(parts, n // parts) + (np.arange(parts) < n % parts)
+
+
+def between(sizes: np.ndarray) -> str:
+    """The range of some numbers.
+
+    >>> between(np.array([3, 1200])), between(np.array([7, 7]))
+    ('3 to 1,200', '7')
+    """
+    low, high = int(sizes.min()), int(sizes.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def counted(n: int, one: str, many: str) -> str:

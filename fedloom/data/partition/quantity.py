@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedloom.data.order import apportion
-from fedloom.data.partition.partition import Deal, Examples, Partition
+from fedloom.data.partition.partition import Deal, Examples, Partition, between
 from fedloom.errors import require
 
 
@@ -42,6 +42,7 @@ def _by_size(name: str, clients: int, least: int, draw: Callable[[np.random.Gene
         n = len(examples)
         require(least * clients <= n, "least", f"at most {n // clients:,} for {clients:,} clients of {n:,}", least)
         sizes = apportion(draw(rng), n, least)
-        return Deal(rng.permutation(n), sizes)
+        note = f"{between(sizes)} examples a client, the largest has {sizes.max() / n:.1%} of all"
+        return Deal(rng.permutation(n), sizes, note)
 
     return Partition(name, clients, assign)

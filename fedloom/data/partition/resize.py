@@ -49,4 +49,5 @@ def topped_up(deal: Deal, least: int, rng: np.random.Generator) -> Deal:
     given = apportion(np.maximum(deal.sizes - least, 0), int(short.sum()))
     many = counted(int((short > 0).sum()), "client", "clients")
     note = f"{many} topped up to {counted(least, 'example', 'examples')}"
-    return replace(resized(deal, deal.sizes + short - given, rng), note=note)
+    whole = f"{deal.note}; {note}" if deal.note else note
+    return replace(resized(deal, deal.sizes + short - given, rng), note=whole)

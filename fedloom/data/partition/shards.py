@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.data.order import gather, grouped, starts
-from fedloom.data.partition.partition import Deal, Examples, Partition, even
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, even
 from fedloom.errors import DataError, require
 
 
@@ -34,6 +34,7 @@ def shards(clients: int = 100, per_client: int = 2) -> Partition:
         sizes = even(len(examples), total)
         dealt = rng.permutation(total)
         rows = gather(order, starts(sizes)[dealt], sizes[dealt])
-        return Deal(rows, sizes[dealt].reshape(clients, per_client).sum(axis=1))
+        note = f"{total:,} shards of {between(sizes)} examples, {per_client} a client"
+        return Deal(rows, sizes[dealt].reshape(clients, per_client).sum(axis=1), note)
 
     return Partition(f"shards{per_client}", clients, assign, by_label=True)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 from fedloom.data.description import entropy
 from fedloom.data.partition import dirichlet
@@ -59,3 +60,11 @@ def test_bad_numbers() -> None:
         dirichlet(10, least=0)
     with pytest.raises(DataError, match="10 clients of at least 700 examples need 7,000, but there are 6,000"):
         dirichlet(10, least=700).deal(LABELS, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("alpha", "tolerance"), [(0.1, 0.2), (0.5, 0.06), (5.0, 0.01)])
+def test_balanced_mixes_have_the_entropy_of_dirichlet_ones(alpha: float, tolerance: float) -> None:
+    """E[H] = ψ(αN + 1) - ψ(α + 1) for N classes; fitting mixes to what there is of each class adds little to it."""
+    expected = (digamma(10 * alpha + 1) - digamma(alpha + 1)) / np.log(2)
+    found = np.mean([entropy(counts(dirichlet(60, alpha, balanced=True), seed)).mean() for seed in range(20)])
+    assert found == pytest.approx(expected, abs=tolerance)

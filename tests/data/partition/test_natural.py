@@ -17,7 +17,7 @@ def test_a_user_has_its_examples_in_order() -> None:
 def test_users_with_few_examples_are_left_out_and_it_is_said() -> None:
     deal = natural(least=2).deal(USERS, np.random.default_rng(0))
     assert deal.rows.tolist() == [1, 4, 0, 2, 3]
-    assert deal.note == "1 user with fewer than 2 examples left out"
+    assert deal.note == "2 users with 2 to 3 examples; 1 user with fewer than 2 left out"
 
 
 def test_nobody_is_left() -> None:

@@ -54,6 +54,7 @@ def test_every_example_is_dealt_once_and_nobody_goes_without(
     assert sorted(deal.rows.tolist()) == list(range(n))
     assert deal.sizes.sum() == n
     assert deal.sizes.min() >= 1
+    assert deal.note  # it says what it did
     if scheme.clients is not None:
         assert len(deal.sizes) == scheme.clients
 
