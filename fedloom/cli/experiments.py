@@ -174,7 +174,8 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     if central and runs[0].finished:
         passes = experiment.passes(len(data), int(runs[0].history.last("round")))
         runs.append(trained(experiment.centrally(passes), data.union(), folder / CENTRAL, manner))
-    plot([(run.label, run.history) for run in runs], target=experiment.target, file=folder / FIGURE)
+    against = ["rounds"] if len(runs) == 1 else ["steps"]  # a round of federation and an epoch are no match
+    plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
     beside = [report.beside(*runs)] if len(runs) > 1 else []

@@ -92,10 +92,11 @@ def _histogram(axes: Any, about: Description) -> None:
     """How many clients have how much."""
     low, high = int(about.sizes.min()), int(about.sizes.max())
     wide = high > 30 * max(low, 1)
+    many = int(np.clip(2 * np.sqrt(about.clients), 5, 30))
     if wide:
-        bins = np.geomspace(max(low, 1), high + 1, 31)
+        bins = np.geomspace(max(low, 1), high + 1, many + 1)
     else:
-        bins = np.linspace(low - 0.5, high + 0.5, min(30, high - low + 1) + 1)  # so that whole numbers lie inside
+        bins = np.linspace(low - 0.5, high + 0.5, min(many, high - low + 1) + 1)  # so that whole numbers lie inside
     axes.hist(about.sizes, bins=bins, color=COLOURS[0], alpha=0.85)
     axes.set(xlabel="training examples of a client", ylabel="clients", xscale="log" if wide else "linear")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
