@@ -8,8 +8,10 @@ FedloomError
 └── CheckpointError   a checkpoint that is truncated, damaged or from another run
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
 
@@ -53,6 +55,30 @@ def require(holds: bool, argument: str, requirement: str, value: object) -> None
     """
     if not holds:
         raise ArgumentError(argument, requirement, value)
+
+
+def whole(argument: str, value: object, least: int, most: int | None = None) -> None:
+    """Raise an :class:`ArgumentError` unless the value is a whole number in that range.
+
+    >>> whole("clients", 2.5, 1)
+    Traceback (most recent call last):
+    fedloom.errors.ArgumentError: clients must be a whole number, but is 2.5
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ArgumentError(argument, "a whole number", value)
+    wanted = f"at least {least:,}" if most is None else f"between {least:,} and {most:,}"
+    require(least <= int(value) and (most is None or int(value) <= most), argument, wanted, value)
+
+
+def number(argument: str, value: object, requirement: str, holds: Callable[[float], bool]) -> None:
+    """Raise an :class:`ArgumentError` unless the value is a finite number for which something holds.
+
+    >>> number("alpha", float("nan"), "above 0", lambda alpha: alpha > 0)
+    Traceback (most recent call last):
+    fedloom.errors.ArgumentError: alpha must be above 0, but is nan
+    """
+    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+    require(good and holds(float(value)), argument, requirement, value)  # type: ignore[arg-type]
 
 
 def choose(argument: str, name: str, choices: dict[str, T]) -> T:

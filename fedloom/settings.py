@@ -10,7 +10,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from fedloom.errors import ArgumentError, UnknownName
+from fedloom.errors import ArgumentError, UnknownName, require
 
 CONFIGS = (Path("fedloom.toml"), Path("~/.config/fedloom.toml"))
 KNOWN = ("data_folder",)
@@ -45,10 +45,11 @@ def _read(config: Path) -> dict[str, str]:
     if not config.is_file():
         return {}
     try:
-        values = tomllib.loads(config.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ArgumentError(str(config), f"TOML ({error})", config.read_text()[:60]) from error
-    for name in values:
+        values = tomllib.loads(config.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ArgumentError(str(config), f"TOML ({error})", config.read_bytes()[:60]) from error
+    for name, value in values.items():
         if name not in KNOWN:
             raise UnknownName(f"a setting in {config}", name, KNOWN)
+        require(isinstance(value, str), f"{name} in {config}", "a text", value)
     return values

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from cycler import cycler
+from matplotlib.figure import Figure
+
+from fedloom.errors import ArgumentError, FedloomError
 
 COLOURS = ("#1b6ca8", "#d1495b", "#3a7d44", "#8d5a97", "#e08e2b", "#4a4a4a")
 STYLE: dict[Any, Any] = {
@@ -16,3 +20,16 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=COLOURS),
     "svg.hashsalt": "fedloom",
 }
+
+
+def save(figure: Figure, file: str | Path) -> None:
+    """Write a figure; the name's ending (png, pdf, svg, …) says as what."""
+    path = Path(file)
+    known = [f".{kind}" for kind in sorted(figure.canvas.get_supported_filetypes())]
+    if path.suffix.lower() not in known:
+        raise ArgumentError("the figure's name", "one that ends in " + ", ".join(known), str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise FedloomError(f"the figure {path} cannot be written ({error})") from error

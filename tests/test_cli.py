@@ -92,7 +92,10 @@ def test_list_names_everything() -> None:
         (["run", "--epochs", "0"], "epochs must be at least 1, but is 0"),
         (["run", "--clients", "70000"], "70,000 clients cannot share 60,000 training examples"),
         (["run", "missing.toml"], "the experiment must be a TOML file that exists"),
-        (["run", "--evaluate", "validation"], "evaluate must be of train, test, but is 'validation'"),
+        (
+            ["run", "--evaluate", "validation", "--target", "none"],
+            "evaluate must be one of the parts that the data has, train and test",
+        ),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["plot", "nowhere"], "nowhere holds no run"),
         (["sweep", "--model", "cnn,2nn"], "model must be one value"),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from fedloom.cli.shared import (
     DATA_GROUPS,
@@ -16,6 +17,7 @@ from fedloom.cli.shared import (
     Json,
     Quiet,
     console,
+    default,
     described,
     tell,
     told,
@@ -30,7 +32,7 @@ data_app = typer.Typer(help="Look at federated data, save who has what, fetch da
 
 Figure = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(help="where to draw clients × labels and the sizes: png, pdf or svg"),
+    typer.Option(help=f"where to draw clients × labels and the sizes: png, pdf or svg {default('clients.png')}"),
 ]
 
 
@@ -38,7 +40,7 @@ Figure = Annotated[
 @with_fields(DATA_GROUPS)
 def describe_command(
     file: File = None,
-    figure: Figure = Path("clients.png"),
+    figure: Figure = None,
     data_folder: DataFolder = None,
     quiet: Quiet = False,
     json_: Json = False,
@@ -54,7 +56,8 @@ def describe_command(
     """
     with told(debug):
         data = federated(described(file, fields), data_folder)
-        show(data, describe(data), figure, quiet, json_)
+        drawn = figure if figure or quiet or json_ else Path("clients.png")
+        show(data, describe(data), drawn, quiet, json_)
 
 
 @data_app.command("partition")
@@ -106,22 +109,25 @@ def show(data: FederatedData, about: Description, figure: Path | None, quiet: bo
     if figure is not None:
         picture(about, figure)
     drawn = [f"Figure: {figure}"] if figure is not None else []
-    tell(quiet, as_json, about.summary(), table(about), *([data.note] if data.note else []), *drawn)
+    tell(quiet, as_json, about.summary(), table(about), *([Text(data.note)] if data.note else []), *drawn)
 
 
 def table(about: Description) -> Table:
     """A description for people."""
     found = about.summary()
-    shown = Table(title=about.name, title_justify="left", show_header=False)
+    shown = Table(title=Text(about.name), title_justify="left", show_header=False)
+    shown.add_row("an example", about.example)
     shown.add_row("clients", f"{about.clients:,}")
     for part, (owned, nobodys) in about.parts.items():
         whose = f" ({owned:,} of clients, {nobodys:,} of nobody)" if owned and nobodys else ""
         where = " (of nobody)" if not owned else ""
         shown.add_row(f"{part} examples", f"{owned + nobodys:,}{whose}{where}")
-    shown.add_row("a client's size", f"{found['size_min']:,} to {found['size_max']:,}, "
+    shown.add_row("a client's training set", f"{found['size_min']:,} to {found['size_max']:,}, "
                   f"median {found['size_median']:,g}, Gini {found['size_gini']:.3f}")  # fmt: skip
     if "classes" in found:
         shown.add_row("classes", f"{found['classes']:,}, median {found['classes_per_client_median']:g} a client")
+        if list(about.class_names) != [str(c) for c in range(found["classes"])]:
+            shown.add_row("", Text(", ".join(about.class_names[:12]) + (", …" if found["classes"] > 12 else "")))
         shown.add_row("label entropy", f"{found['label_entropy_mean']:.3f} bits a client, "
                       f"{found['label_entropy_of_all']:.3f} of all together")  # fmt: skip
     return shown

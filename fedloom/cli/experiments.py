@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +57,8 @@ def run_command(
 
     Shows progress, then a table and a figure; keeps the history, checkpoints and the model in a folder.
 
-    With --central the same model is then trained on the union of all clients' data, for as many passes over it.
+    With --central the same model is then trained on the union of all clients' data, for as many
+    passes over it, rounded up.
 
     Examples:
       fedloom run
@@ -116,9 +118,8 @@ def sweep_command(
     Example: fedloom sweep --lr 0.05,0.1,0.2 --seeds 3
     """
     with told(debug):
-        base = Experiment.read(file) if file else Experiment(evaluate="test")
         axes, changes = split_axes({k: v for k, v in fields.items() if v is not None})
-        experiment = base.replace(**changes)
+        experiment = described(file, changes if file else {"evaluate": "test", **changes})
         require("test" in experiment.splits, "evaluate", "with test, by which a sweep compares", experiment.evaluate)
         for name, values in axes.items():
             for value in values:
@@ -170,15 +171,15 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     if central:
         require(experiment.algorithm != "central", "algorithm", "federated, to be shown beside central", "central")
         (folder / CENTRAL).mkdir(parents=True, exist_ok=True)
-    runs = [trained(experiment, data, folder, manner)]
+    runs, passes = [trained(experiment, data, folder, manner)], 0.0
     if central and runs[0].finished:
         passes = experiment.passes(len(data), int(runs[0].history.last("round")))
-        runs.append(trained(experiment.centrally(passes), data.union(), folder / CENTRAL, manner))
+        runs.append(trained(experiment.centrally(math.ceil(passes)), data.union(), folder / CENTRAL, manner))
     against = ["rounds"] if len(runs) == 1 else ["steps"]  # a round of federation and an epoch are no match
     plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
-    beside = [report.beside(*runs)] if len(runs) > 1 else []
+    beside = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
     files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}"
     tell(manner.quiet, manner.json, result, *tables, *beside, files)
     for run in runs:
@@ -191,7 +192,8 @@ def build(experiment: Experiment, folder: Path, manner: Manner) -> FederatedData
     """The data of an experiment, with a picture of it in the folder."""
     data = federated(experiment, manner.data_folder)
     for split in experiment.splits:
-        require(split in data.splits, "evaluate", "of " + ", ".join(data.splits), split)
+        has = f"one of the parts that the data has, {' and '.join(data.splits)} (split it, or evaluate others)"
+        require(split in data.splits, "evaluate", has, split)
     picture(data, folder / CLIENTS)
     if manner.shows and data.note:
         errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)

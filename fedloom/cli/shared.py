@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from fedloom.errors import FedloomError
+from fedloom.runs.catalogue import is_path
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.sweep import SWEPT
 
@@ -65,10 +66,13 @@ def with_fields(
     return decorate
 
 
-def described(file: Path | None, fields: dict[str, Any], default: Experiment | None = None) -> Experiment:
-    """The experiment that a file and options describe."""
+def described(file: Path | None, fields: dict[str, Any]) -> Experiment:
+    """The experiment that a file and options describe; files that it names are found from anywhere later."""
     changes = {name: value for name, value in fields.items() if value is not None}
-    return (Experiment.read(file) if file else default or Experiment()).replace(**changes)
+    experiment = (Experiment.read(file) if file else Experiment()).replace(**changes)
+    named = {name: getattr(experiment, name) for name in ("data", "partition")}
+    paths = {name: Path(value) for name, value in named.items() if is_path(name, value)}
+    return experiment.replace(**{name: str(path.resolve()) for name, path in paths.items() if path.exists()})
 
 
 def tell(quiet: bool, as_json: bool, result: Any, *shown: Any) -> None:
@@ -90,8 +94,13 @@ def told(debug: bool) -> Iterator[None]:
             raise
         errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)
         raise typer.Exit(2) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        if debug:
+            raise
+        errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        errors.print("stopped at once; what was saved before can be resumed", style="yellow")
+        errors.print("stopped at once; a run that was saved before can be resumed", style="yellow")
         raise typer.Exit(130) from None
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.data.federated import FederatedData, Ranges
-from fedloom.data.order import grouped, starts
+from fedloom.data.federated import FederatedData, check_columns, check_rows
+from fedloom.data.held import Held, held
 from fedloom.data.partition.partition import Columns, Deal, Examples, Partition, counted
-from fedloom.data.split.split import PARTS, TEST, TRAIN, VALIDATION, Split
-from fedloom.errors import DataError, require
+from fedloom.data.split.split import TRAIN, Split
+from fedloom.errors import ArgumentError, DataError, whole
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
+
+BLOCK = 2**22  # numbers that are standardised at a time
 
 
 def _none() -> np.ndarray:
@@ -37,7 +39,8 @@ class Dataset:
             the training examples, their missing values (NaN) filled with the mean; ``None``: none.
         note: what a reader would want to know of how it was read.
 
-    >>> data = Dataset("toy", {"x": np.arange(6.0), "y": np.array([0, 0, 0, 1, 1, 1])}, classes=2, train=np.arange(6))
+    >>> columns = {"x": np.arange(6.0), "y": np.array([0, 0, 0, 1, 1, 1])}
+    >>> data = Dataset("toy", columns, classes=2, train=np.arange(6))
     >>> data.hold_out(2, seed=0)
     Dataset('toy': 4 train, 2 validation, 0 test examples)
     """
@@ -54,15 +57,37 @@ class Dataset:
     standardise: Bool[np.ndarray, " features"] | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        check_columns(self.name, self.columns, self.classes)
+        n = len(self.columns["y"])
+        check_rows(self.name, self.parts, n)
+        users = self.users
+        if users is None:
+            return
+        if not isinstance(users, np.ndarray) or users.dtype.kind not in "iu" or users.shape != (n,):
+            raise DataError(f"the users of {self.name} must be {n:,} whole numbers, but are {_told(users)}")
+        if n and not 0 <= users.min() <= users.max() < len(self.user_names):
+            raise DataError(
+                f"the users of {self.name} must be below {len(self.user_names):,}, the number of their names, and not "
+                f"negative, but are {users.min()} to {users.max()}"
+            )
+
     def __repr__(self) -> str:
         sizes = f"{len(self.train):,} train, {len(self.validation):,} validation, {len(self.test):,} test"
         whose = f" of {len(self.user_names):,} users" if self.users is not None else ""
         return f"Dataset({self.name!r}: {sizes} examples{whose})"
 
+    @property
+    def parts(self) -> dict[str, Int[np.ndarray, " n"]]:
+        """The example numbers of each part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
     def hold_out(self, validation: int, seed: int = 0) -> Dataset:
         """Draw a validation set at random from the training examples, before any client gets them."""
-        most = len(self.train) - 1
-        require(0 <= validation <= most, "validation", f"between 0 and {most:,}", validation)
+        whole("validation", validation, 0, len(self.train) - 1)
+        whole("seed", seed, 0)
+        if len(self.validation):
+            raise DataError(f"{self.name} has a validation set of its own ({len(self.validation):,} examples)")
         order = np.random.default_rng([seed, 0x9A11D]).permutation(self.train)
         return replace(self, validation=np.sort(order[:validation]), train=np.sort(order[validation:]))
 
@@ -80,44 +105,76 @@ class Dataset:
                 for training.
             seed: of everything random in both.
         """
+        if not isinstance(scheme, Partition):
+            raise ArgumentError("scheme", "a partition such as fedloom.partition.iid(100)", scheme)
+        if split is not None and not isinstance(split, Split):
+            raise ArgumentError("split", "a split such as fedloom.split.stratified(), or None", split)
+        whole("seed", seed, 0)
         if not len(self.train):
             raise DataError(f"{self.name} has no training examples to deal")
-        deal = scheme.deal(self._examples(), np.random.default_rng([seed, 0xDEA1]))
-        part = self._split(deal, split, np.random.default_rng([seed, 0x5B117]))
-        rows, owner, part, central = self._owned(deal, part)
-        columns = self.standardised(rows[part == TRAIN])
-        if scheme.change:
-            whose = np.full(len(columns["y"]), -1, np.int32)
-            whose[rows] = owner
-            columns = scheme.change(columns, whose, np.random.default_rng([seed, 0xFEA7]))
-        return self._federated(scheme, split, deal, columns, rows, owner, part, central)
+        examples = self._examples()
+        deal = scheme.deal(examples, np.random.default_rng([seed, 0xDEA1]))
+        part = self._split(deal, split, examples.labels, np.random.default_rng([seed, 0x5B117]))
+        name = "/".join([self.name, scheme.name, *([split.name] if split else [])])
+        notes = [self.note, deal.note]
+        having = held(self.parts, deal, part, self.users, self.user_names)
+        return self.federated(name, having, notes, scheme, seed)
+
+    def federated(
+        self, name: str, having: Held, notes: Sequence[str] = (), scheme: Partition | None = None, seed: int = 0
+    ) -> FederatedData:
+        """These examples, held so: standardised by what is trained on, and skewed as a partition says."""
+        columns = self.standardised(having.clients["train"].rows(having.index))
+        if scheme is not None and scheme.change:
+            columns = scheme.change(columns, having.owners(len(columns["y"])), np.random.default_rng([seed, 0xFEA7]))
+        return FederatedData(
+            name=name + (scheme.skew if scheme else ""),
+            columns=columns,
+            classes=self.classes,
+            index=having.index,
+            clients=having.clients,
+            central=having.central,
+            client_names=having.names,
+            class_names=self.class_names,
+            note="; ".join(note for note in (*notes, having.note) if note),
+            skew=scheme.skew if scheme else "",
+        )
 
     def standardised(self, train: Int[np.ndarray, " train"]) -> Columns:
         """The columns, their numbers (x - mean)/deviation of the training examples and 0 where they are missing."""
         if self.standardise is None:
             return self.columns
-        x = self.columns["x"]
+        x, seen = self.columns["x"], np.sort(train)
+        wide = max(1, int(np.prod(x.shape[1:])))
+        blocks = [seen[i : i + max(1, BLOCK // wide)] for i in range(0, len(seen), max(1, BLOCK // wide))]
         axes = tuple(range(x.ndim - 1))
-        seen = np.sort(train)
-        known = ~np.isnan(x[seen])
-        count = np.maximum(known.sum(axis=axes), 1)
-        mean = np.where(known, x[seen], 0).sum(axis=axes, dtype=np.float64) / count
-        deviation = np.sqrt((np.where(known, x[seen] - mean, 0) ** 2).sum(axis=axes, dtype=np.float64) / count)
-        mean = np.where(self.standardise, mean, 0).astype(np.float32)
-        scale = np.where(self.standardise & (deviation > 1e-12), deviation, 1).astype(np.float32)
-        return {**self.columns, "x": np.nan_to_num((x - mean) / scale, nan=0.0, posinf=np.inf, neginf=-np.inf)}
+        infinite = next((block[row] for block in blocks for row in np.nonzero(np.isinf(x[block]))[0][:1]), None)
+        if infinite is not None:
+            raise DataError(f"row {infinite} of column x of {self.name} holds infinity: correct or drop it")
+        count = np.maximum(sum((~np.isnan(x[block])).sum(axis=axes) for block in blocks), 1)
+        mean = sum(np.nansum(x[block], axis=axes, dtype=np.float64) for block in blocks) / count
+        squares = sum(np.nansum((x[block] - mean) ** 2, axis=axes, dtype=np.float64) for block in blocks)
+        deviation = np.sqrt(squares / count)
+        mean = np.where(self.standardise, mean, 0)
+        scale = np.where(self.standardise & (deviation > 1e-12 * np.abs(mean)) & (deviation > 0), deviation, 1)
+        scaled = np.empty(x.shape, np.float32)
+        for start in range(0, len(x), max(1, BLOCK // wide)):
+            rows = slice(start, start + max(1, BLOCK // wide))
+            scaled[rows] = np.where(np.isnan(x[rows]), 0, (x[rows] - mean) / scale)
+        return {**self.columns, "x": scaled}
 
     def _examples(self) -> Examples:
         y, users = self.columns["y"], self.users
-        labels = y[self.train] if y.ndim == 1 and np.issubdtype(y.dtype, np.integer) else None
+        labels = y[self.train] if y.ndim == 1 else None
         whose = users[self.train] if users is not None else None
         return Examples(labels, self.classes, whose, self.user_names, len(self.train))
 
-    def _split(self, deal: Deal, split: Split | None, rng: np.random.Generator) -> Int[np.ndarray, " m"]:
+    def _split(
+        self, deal: Deal, split: Split | None, labels: np.ndarray | None, rng: np.random.Generator
+    ) -> Int[np.ndarray, " m"]:
         """The part of each dealt row."""
         if split is None:
             return np.full(len(deal.rows), TRAIN, np.int8)
-        labels = self._examples().labels
         if split.by_label and labels is None:
             raise DataError(f"the split {split.name} goes by class, but {self.name} has no single class an example")
         for name, share, own in (("validation", split.shares.validation, self.validation),
@@ -136,73 +193,13 @@ class Dataset:
         trained = np.bincount(deal.owner[part == TRAIN], minlength=len(deal.sizes))
         if (trained < 1).any():
             client = int(np.argmax(trained < 1))
-            n = np.arange(1, 100)
-            enough = int(n[split.shares.sizes(n)[TRAIN] > 0][0])
+            whose = f"client {client}" if deal.users is None else f"user {self.user_names[deal.users[client]]}"
             raise DataError(
-                f"{self._called(deal, client)} has {counted(int(deal.sizes[client]), 'example', 'examples')}, too few "
-                f"to split for training, validation and testing: leave out those with fewer than {enough} "
-                "(least), or use fewer clients"
+                f"{whose} has {counted(int(deal.sizes[client]), 'example', 'examples')}, too few to split for "
+                f"training, validation and testing: leave out those with fewer than {split.shares.least()} (least), "
+                "or use fewer clients"
             )
 
-    def _called(self, deal: Deal, client: int) -> str:
-        return f"client {client}" if deal.users is None else f"user {self.user_names[deal.users[client]]}"
 
-    def _owned(self, deal: Deal, part: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Rows with their owners and parts, and the examples that nobody owns. Where clients are users, a user's
-        validation and test examples are its own too.
-        """
-        rows, owners, parts = [self.train[deal.rows]], [deal.owner], [part]
-        central = {"validation": self.validation, "test": self.test}
-        if deal.users is not None and self.users is not None:
-            client = np.full(len(self.user_names), -1, np.int32)
-            client[deal.users] = np.arange(len(deal.users))
-            for code, name in ((VALIDATION, "validation"), (TEST, "test")):
-                owner = client[self.users[central[name]]]
-                rows.append(central[name][owner >= 0])
-                owners.append(owner[owner >= 0])
-                parts.append(np.full(len(rows[-1]), code, np.int8))
-                central[name] = central[name][owner < 0]
-        return np.concatenate(rows), np.concatenate(owners), np.concatenate(parts), central
-
-    def _federated(
-        self,
-        scheme: Partition,
-        split: Split | None,
-        deal: Deal,
-        columns: Columns,
-        rows: np.ndarray,
-        owner: np.ndarray,
-        part: np.ndarray,
-        central: dict[str, np.ndarray],
-    ) -> FederatedData:
-        """Everything in its place. Clients left with nothing to train on are nobody's: what they have is central."""
-        trained = np.bincount(owner[part == TRAIN], minlength=len(deal.sizes)) > 0
-        notes = [self.note, deal.note]
-        if not trained.all():
-            idle = ~trained[owner]
-            for code, name in ((VALIDATION, "validation"), (TEST, "test")):
-                central = {**central, name: np.concatenate([central[name], rows[idle & (part == code)]])}
-            rows, owner, part = rows[~idle], (np.cumsum(trained) - 1)[owner[~idle]], part[~idle]
-            gone = int((~trained).sum())
-            notes.append(f"{counted(gone, 'client has', 'clients have')} nothing to train on and only test the model")
-        clients = int(trained.sum())
-        order = grouped(owner * np.int32(len(PARTS)) + part, clients * len(PARTS))
-        sizes = np.bincount(owner * np.int32(len(PARTS)) + part, minlength=clients * len(PARTS))
-        start = starts(sizes)
-        ranges = {
-            name: Ranges(start[code :: len(PARTS)].astype(np.int32), sizes[code :: len(PARTS)].astype(np.int32))
-            for code, name in enumerate(PARTS)
-            if code == TRAIN or sizes[code :: len(PARTS)].any()
-        }
-        names = [self.user_names[user] for user in deal.users[trained]] if deal.users is not None else ()
-        return FederatedData(
-            name="/".join([self.name, scheme.name, *([split.name] if split else [])]),
-            columns=columns,
-            classes=self.classes,
-            index=rows[order].astype(np.int32),
-            clients=ranges,
-            central={name: examples.astype(np.int32) for name, examples in central.items()},
-            client_names=names,
-            class_names=self.class_names,
-            note="; ".join(note for note in notes if note),
-        )
+def _told(array: object) -> str:
+    return f"{array.dtype} of {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedloom.data.federated import FederatedData
+from fedloom.errors import ArgumentError
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -23,7 +24,8 @@ class Description:
         parts: part → how many examples it has, of clients and of nobody.
         sizes: how many training examples each client has.
         counts: how many training examples of each class each client has; ``None`` where examples have no single class.
-        class_names: what the classes are called.
+        class_names, client_names: what they are called; clients may have no names.
+        example: the shape and type of one example.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Description:
     sizes: Int[np.ndarray, " clients"]
     counts: Int[np.ndarray, "clients classes"] | None
     class_names: list[str]
+    client_names: list[str]
+    example: str
 
     @property
     def entropies(self) -> Float[np.ndarray, " clients"] | None:
@@ -43,6 +47,7 @@ class Description:
         """The figures that people compare."""
         found: dict[str, Any] = {
             "data": self.name,
+            "example": self.example,
             "clients": self.clients,
             "examples": {part: owned + nobodys for part, (owned, nobodys) in self.parts.items()},
             "size_min": int(self.sizes.min()),
@@ -54,6 +59,7 @@ class Description:
             has = (self.counts > 0).sum(axis=1)
             found |= {
                 "classes": self.counts.shape[1],
+                "class_names": self.class_names,
                 "classes_per_client_median": float(np.median(has)),
                 "label_entropy_mean": float(self.entropies.mean()),
                 "label_entropy_of_all": float(entropy(self.counts.sum(axis=0, keepdims=True))[0]),
@@ -69,18 +75,24 @@ def describe(data: FederatedData) -> Description:
     >>> found["clients"], found["size_max"], found["classes_per_client_median"]
     (100, 600, 2.0)
     """
+    if not isinstance(data, FederatedData):
+        raise ArgumentError("data", "FederatedData, that is a Dataset after partition()", data)
     train = data.clients["train"]
-    y = data.columns["y"]
+    x, y = data.columns["x"], data.columns["y"]
     counts = None
-    if y.ndim == 1 and np.issubdtype(y.dtype, np.integer):
-        cells = train.owner.astype(np.int64) * data.classes + y[train.rows(data.index)]
+    if y.ndim == 1:
+        cells = train.owner.astype(np.int64) * data.classes + y[train.rows(data.index)].astype(np.int64)
         counts = np.bincount(cells, minlength=len(data) * data.classes).reshape(len(data), data.classes)
     parts = {}
     for part in data.splits:
         owned = int(data.clients[part].size.sum()) if part in data.clients else 0
         parts[part] = owned, len(data.central.get(part, ()))
     names = list(data.class_names) or [str(c) for c in range(data.classes)]
-    return Description(data.name, data.note, len(data), parts, train.size, counts, names)
+    shape = " × ".join(map(str, x.shape[1:])) or "1"
+    example = f"{shape} {x.dtype}"
+    return Description(
+        data.name, data.note, len(data), parts, train.size, counts, names, list(data.client_names), example
+    )
 
 
 def gini(sizes: Int[np.ndarray, " clients"]) -> float:

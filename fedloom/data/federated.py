@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from fedloom.data.order import gather
-from fedloom.errors import DataError, UnknownName
+from fedloom.errors import DataError, UnknownName, whole
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,15 @@ class Ranges:
 
     start: np.ndarray
     size: np.ndarray
+
+    def check(self, name: str, clients: int, n: int) -> None:
+        """Raise a :class:`DataError` unless these are the ranges of so many clients in an index of so many rows."""
+        for array in (self.start, self.size):
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != (clients,):
+                raise DataError(f"{name} must be whole numbers, {clients:,} of them, but are {_told(array)}")
+        ends = self.start.astype(np.int64) + self.size
+        if clients and (self.start.min() < 0 or self.size.min() < 0 or ends.max() > n):
+            raise DataError(f"{name} lie outside its index of {n:,} examples")
 
     def rows(self, index: np.ndarray) -> np.ndarray:
         """What the index lists for all clients, one after another."""
@@ -45,6 +54,7 @@ class FederatedData:
         central: parts that no client owns, as example numbers: the usual test set, a hold-out.
         client_names, class_names: what they are called, where they have names.
         note: what a reader would want to know of how it was made.
+        skew: what was done to clients' inputs, where something was.
 
     >>> columns = {"x": np.zeros((4, 2), np.uint8), "y": np.array([0, 1, 1, 0])}
     >>> data = FederatedData("toy", columns, 2, np.arange(4), {"train": Ranges(np.array([0, 1]), np.array([1, 3]))}, {})
@@ -61,8 +71,10 @@ class FederatedData:
     client_names: Sequence[str] = ()
     class_names: Sequence[str] = ()
     note: str = ""
+    skew: str = ""
 
     def __post_init__(self) -> None:
+        check_columns(self.name, self.columns, self.classes)
         self._check_ranges()
         self._check_values()
 
@@ -84,6 +96,7 @@ class FederatedData:
             raise UnknownName("split", split, self.splits)
         if client is None:
             return self._everybodys(split)
+        whole("client", client, 0, len(self) - 1)
         if split not in self.clients:
             raise DataError(f"the {split} examples of {self.name} are nobody's: ask for them without a client")
         ranges = self.clients[split]
@@ -109,7 +122,9 @@ class FederatedData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short text that differs where the data differs: a resumed run checks it."""
+        """A short text that tells data sets apart, by who has what, all labels and a thousand rows of every column: a
+        resumed run checks it.
+        """
         parts = [self.index, *(a for r in self.clients.values() for a in (r.start, r.size)), *self.central.values()]
         digest = 0
         for array in [*parts, self.columns["y"], *(c[:: max(1, len(c) // 1000)] for c in self.columns.values())]:
@@ -130,22 +145,27 @@ class FederatedData:
         return np.concatenate([ranges.rows(self.index), nobodys])
 
     def _check_ranges(self) -> None:
-        sizes = self.clients["train"].size
-        if not len(sizes):
+        n = len(self.columns["y"])
+        if "train" not in self.clients or not len(self.clients["train"].size):
             raise DataError(f"{self.name} has no clients: make at least one")
+        clients = len(self.clients["train"].size)
+        for part, ranges in self.clients.items():
+            ranges.check(f"the {part} ranges of {self.name}", clients, len(self.index))
+        if len(self.client_names) not in (0, clients):
+            raise DataError(f"{self.name} has {clients:,} clients but {len(self.client_names):,} names for them")
+        sizes = self.clients["train"].size
         if (sizes < 1).any():
             empty = int(np.argmax(sizes < 1))
             raise DataError(
                 f"{self.called(empty)} of {self.name} has no training examples: use fewer clients or more data"
             )
-        lengths = {name: len(column) for name, column in self.columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise DataError(f"the columns of {self.name} differ in length: {lengths}")
+        parts = {f"clients' {part}": ranges.rows(self.index) for part, ranges in self.clients.items()}
+        check_rows(self.name, parts | {f"central {part}": rows for part, rows in self.central.items()}, n)
 
     def _check_values(self) -> None:
         y = self.columns["y"]
         lowest = 0 if y.ndim == 1 else -1  # a sequence shorter than the others is padded with labels of -1
-        if np.issubdtype(y.dtype, np.integer) and y.size and (y.min() < lowest or y.max() >= self.classes):
+        if y.size and (y.min() < lowest or y.max() >= self.classes):
             row, *place = (int(i[0]) for i in np.nonzero((y < lowest) | (y >= self.classes)))
             raise DataError(
                 f"label {y[row, *place]} in row {row} of column y ({self._owner(row)}) is out of range: "
@@ -173,3 +193,45 @@ class FederatedData:
                 if len(inside):
                     return f"{split} data of {self.called(int(inside[0]))}"
         return "no client's"
+
+
+def check_columns(name: str, columns: dict[str, np.ndarray], classes: int) -> None:
+    """Raise a :class:`DataError` unless there are x and y, arrays of one length, and y counts classes."""
+    whole("classes", classes, 1)
+    for wanted in ("x", "y"):
+        column = columns.get(wanted)
+        if not isinstance(column, np.ndarray) or column.ndim < 1:
+            raise DataError(
+                f"{name} must have a column {wanted}, an array with a row for each example, but has {_told(column)}"
+            )
+    lengths = {column: len(values) for column, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns of {name} differ in length: {lengths}")
+    if columns["y"].dtype.kind not in "iu":
+        raise DataError(
+            f"the labels y of {name} must be class numbers, whole and from 0, but are {_told(columns['y'])}"
+        )
+
+
+def check_rows(name: str, parts: dict[str, np.ndarray], n: int) -> None:
+    """Raise a :class:`DataError` unless the parts list examples that are there, and none twice."""
+    for part, rows in parts.items():
+        if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise DataError(f"{part} of {name} must be an array of example numbers, but is {_told(rows)}")
+        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+            raise DataError(f"{part} of {name} names examples {rows.min()} to {rows.max()}, but there are 0 to {n - 1}")
+    seen = np.zeros(n, bool)
+    for part, rows in parts.items():
+        if seen[rows].any() or len(rows) != np.count_nonzero(_marked(rows, n)):
+            raise DataError(f"{part} of {name} has an example that is there twice, or in another part too")
+        seen[rows] = True
+
+
+def _marked(rows: np.ndarray, n: int) -> np.ndarray:
+    marks = np.zeros(n, bool)
+    marks[rows] = True
+    return marks
+
+
+def _told(value: object) -> str:
+    return f"{value.dtype} of {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -19,7 +19,7 @@ from fedloom.progress import watched
 from fedloom.settings import data_folder
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, UnicodeDecodeError)
+BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 @contextmanager
@@ -32,13 +32,15 @@ def opened(path: Path, mode: str = "rb", bar: str | None = None) -> Iterator[IO[
     text = {"encoding": "utf-8-sig", "newline": ""} if "t" in mode else {}
     try:
         with path.open("rb") as raw, watched(raw, path.stat().st_size, bar) as taken:
-            if path.suffix in OPENERS:
-                with OPENERS[path.suffix](taken, mode, **text) as file:
+            if path.suffix.lower() in OPENERS:
+                with OPENERS[path.suffix.lower()](taken, mode, **text) as file:
                     yield file
             else:
                 yield io.TextIOWrapper(taken, **text) if text else taken  # type: ignore[arg-type]
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error}): convert it") from error
     except BROKEN as error:
         raise DataError(f"{path} is truncated or damaged ({error}): fetch it again") from error
     except OSError as error:
@@ -52,7 +54,7 @@ def find(name: str | Path, folder: str | Path | None = None) -> Path:
         if path.exists():
             return path
     raise DataError(
-        f"{name} is neither here nor in the data folder {there.parent}: name the folder that holds it "
+        f"{name} is neither here nor in the data folder {data_folder(folder)}: name the folder that holds it "
         "(--data-folder, FEDLOOM_DATA, or data_folder in fedloom.toml)"
     )
 
@@ -60,8 +62,11 @@ def find(name: str | Path, folder: str | Path | None = None) -> Path:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Inside, a temporary path beside the given one; it takes its place in the end, or vanishes after an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error})") from error
     os.close(handle)
     temporary = Path(name)
     temporary.chmod(0o666 & ~_umask())  # as any new file, not for the owner alone

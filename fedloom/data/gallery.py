@@ -17,6 +17,10 @@ ENDINGS = (".jpg", ".jpeg", ".png")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)  # the last: a password
 
+SPLITS = {"train": "train", "training": "train", "val": "validation", "valid": "validation",
+          "validation": "validation", "test": "test", "testing": "test"}  # fmt: skip
+"""Folders that hold the class folders of a part, in small letters → the part."""
+
 Parts = tuple[str, ...]
 Found = dict[Parts, Any]  # a name, in parts → what it is read from; None for a folder
 Content = tuple[int, Path | bytes]  # a row and its image file
@@ -101,6 +105,21 @@ def _unwrapped(found: Found) -> Found:
         return found
     inner = {parts[1:]: source for parts, source in found.items() if len(parts) > 1}
     return inner if _folders(inner) else found
+
+
+def part_and_class(names: list[Parts]) -> list[tuple[str, str]]:
+    """For each image the part it is for and its class: the first folder is the class, unless the first folders are
+    train and test (and validation) and hold the class folders.
+
+    >>> part_and_class([("train", "cat", "1.png"), ("test", "cat", "1.png")])
+    [('train', 'cat'), ('test', 'cat')]
+    >>> part_and_class([("cat", "1.png"), ("dog", "1.png")])
+    [('train', 'cat'), ('train', 'dog')]
+    """
+    parts = {name[0]: SPLITS.get(name[0].lower()) for name in names}
+    if "train" in parts.values() and None not in parts.values() and all(len(name) > 2 for name in names):
+        return [(parts[name[0]] or "", name[1]) for name in names]
+    return [("train", name[0]) for name in names]
 
 
 def by_class(where: Path, found: Found) -> Found:

@@ -68,17 +68,26 @@ def shuffled(sizes: Int[np.ndarray, " groups"], rng: np.random.Generator) -> Int
     return order[grouped(owner[order], len(sizes))]
 
 
-def apportion(weights: np.ndarray, total: int, least: int = 0) -> Int[np.ndarray, " groups"]:
-    """Whole numbers in proportion to the weights that add up to the total: largest remainders, at least ``least`` each.
+def apportion(weights: np.ndarray, total: int) -> Int[np.ndarray, " groups"]:
+    """Whole numbers in proportion to the weights that add up to the total, by largest remainders.
 
     >>> apportion(np.array([1.0, 1.0, 2.0]), 10).tolist()
     [3, 2, 5]
-    >>> apportion(np.array([0.0, 1.0]), 10, least=1).tolist()
-    [1, 9]
     """
-    free = total - least * len(weights)
-    exact = free * (weights / weights.sum())
+    exact = total * (weights / weights.sum())
     sizes = np.floor(exact).astype(np.int64)
-    left = free - int(sizes.sum())
+    left = total - int(sizes.sum())
     sizes[np.argsort(sizes - exact, kind="stable")[:left]] += 1
-    return sizes + least
+    return sizes
+
+
+def raised(sizes: Int[np.ndarray, " groups"], least: int) -> Int[np.ndarray, " groups"]:
+    """The same sum with nobody below the least: those who have more give, in proportion to what they have more.
+
+    >>> raised(np.array([0, 3, 7]), 2).tolist()
+    [2, 3, 5]
+    """
+    short = np.maximum(least - sizes, 0)
+    if not short.any():
+        return sizes
+    return sizes + short - apportion(np.maximum(sizes - least, 0), int(short.sum()))

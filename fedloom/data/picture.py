@@ -12,9 +12,12 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from fedloom.data.description import Description, describe
 from fedloom.data.federated import FederatedData
-from fedloom.style import COLOURS, STYLE
+from fedloom.data.partition.partition import counted
+from fedloom.style import COLOURS, STYLE, save
 
+NAMED = 12  # clients up to which they are named
 BUBBLES = 40  # clients up to which every client has a column of bubbles
+CLASSES = 200  # beyond which a picture of classes shows nothing
 BARS = 100  # clients that are drawn as bars when there are more
 
 
@@ -29,17 +32,16 @@ def picture(data: FederatedData | Description, file: str | Path | None = None) -
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 3.8), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[2, 1])
-        if about.counts is None:
+        if about.counts is None or about.counts.shape[1] > CLASSES:
             _ranks(left, about)
         elif about.clients <= BUBBLES:
             _bubbles(left, about, about.counts)
         else:
             _bars(left, about, about.counts)
         _histogram(right, about)
-        figure.suptitle(f"{about.name}: {about.clients:,} clients", fontsize="medium")
+        figure.suptitle(f"{about.name}: {counted(about.clients, 'client', 'clients')}", fontsize="medium")
         if file:
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(file, dpi=150)
+            save(figure, file)
     return figure
 
 
@@ -51,13 +53,27 @@ def _bubbles(axes: Any, about: Description, counts: np.ndarray) -> None:
     axes.scatter(client, label, s=area, color=COLOURS[0], alpha=0.75, linewidth=0)
     axes.set(xlabel="client", ylabel="label", xlim=(-0.7, about.clients - 0.3), ylim=(-0.7, counts.shape[1] - 0.3))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if about.client_names and about.clients <= NAMED:
+        axes.set_xticks(range(about.clients), [short(name, 10) for name in about.client_names], fontsize="small")
+    if about.clients == 1:
+        axes.set_xticks([0])
     _name_classes(axes, about)
     axes.text(1, 1.01, f"largest circle: {counts.max():,} examples", transform=axes.transAxes, ha="right",
               fontsize="small", color="grey")  # fmt: skip
 
 
+def short(name: str, most: int) -> str:
+    """A name, its middle left out if it is long.
+
+    >>> short("walking upstairs", 9)
+    'walk…airs'
+    """
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
 def _name_classes(axes: Any, about: Description) -> None:
-    names = [name if len(name) <= 14 else name[:13] + "…" for name in about.class_names]
+    names = [short(name, 14) for name in about.class_names]
     step = -(-len(names) // 20)
     axes.set_yticks(range(0, len(names), step), names[::step], fontsize="small")
 
@@ -69,13 +85,16 @@ def _bars(axes: Any, about: Description, counts: np.ndarray) -> None:
     colours = mpl.colormaps["tab20" if counts.shape[1] > 10 else "tab10"]
     if counts.shape[1] > 20:
         colours = mpl.colormaps["turbo"].resampled(counts.shape[1])
+    wide = about.sizes.max() > 30 * max(about.sizes.min(), 1)  # bars would show the largest client and nothing else
+    heights = counts[shown] / (counts[shown].sum(axis=1, keepdims=True) if wide else 1)
     below = np.zeros(len(shown))
     for label in range(counts.shape[1]):
-        axes.bar(range(len(shown)), counts[shown, label], bottom=below, width=1.0, color=colours(label), linewidth=0,
+        axes.bar(range(len(shown)), heights[:, label], bottom=below, width=1.0, color=colours(label), linewidth=0,
                  label=about.class_names[label])  # fmt: skip
-        below += counts[shown, label]
+        below += heights[:, label]
     every = f", {len(shown)} of {about.clients:,} shown" if len(shown) < about.clients else ""
-    axes.set(xlabel=f"clients by size{every}", ylabel="training examples", xlim=(-0.5, len(shown) - 0.5), xticks=[])
+    axes.set(xlabel=f"clients by size{every}", ylabel="share of a client's examples" if wide else "training examples",
+             xlim=(-0.5, len(shown) - 0.5), xticks=[])  # fmt: skip
     if counts.shape[1] <= 20:
         axes.legend(loc="upper right", fontsize="x-small", ncols=2 if counts.shape[1] > 6 else 1, handlelength=1)
         axes.set_ylim(top=below.max() * 1.35)
@@ -94,9 +113,10 @@ def _histogram(axes: Any, about: Description) -> None:
     wide = high > 30 * max(low, 1)
     many = int(np.clip(2 * np.sqrt(about.clients), 5, 30))
     if wide:
-        bins = np.geomspace(max(low, 1), high + 1, many + 1)
+        bins: Any = np.unique(np.geomspace(max(low, 1), high + 1, many + 1).round()) - 0.5
     else:
-        bins = np.linspace(low - 0.5, high + 0.5, min(many, high - low + 1) + 1)  # so that whole numbers lie inside
+        step = -(-(high - low + 1) // many)  # as many whole numbers in each bin
+        bins = np.arange(low, high + step + 1, step) - 0.5
     axes.hist(about.sizes, bins=bins, color=COLOURS[0], alpha=0.85)
     axes.set(xlabel="training examples of a client", ylabel="clients", xscale="log" if wide else "linear")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -106,3 +126,4 @@ def _histogram(axes: Any, about: Description) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     if high - low < 5:
         axes.set_xlim(low - 3, high + 3)
+        axes.set_xticks(sorted({low, high}), [f"{size:,}" for size in sorted({low, high})])

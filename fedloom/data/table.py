@@ -10,7 +10,7 @@ import numpy as np
 
 from fedloom.data.dataset import Dataset
 from fedloom.data.order import grouped, within
-from fedloom.errors import DataError, UnknownName, require
+from fedloom.errors import DataError, UnknownName, require, whole
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -51,7 +51,6 @@ class Table:
         self,
         label: str,
         user: str | None = None,
-        drop: Sequence[str] = (),
         window: int | None = None,
         step: int | None = None,
     ) -> Dataset:
@@ -60,7 +59,6 @@ class Table:
         Arguments:
             label: the column that holds the class.
             user: the column that says whose a row is.
-            drop: columns that are no features.
             window: so many consecutive rows of one user and one class are one example (sensor data).
             step: rows from one window to the next; by default they do not overlap, so that no row is both trained and
                 tested on.
@@ -71,18 +69,22 @@ class Table:
         >>> data.columns["y"].tolist(), data.class_names
         ([1, 0], ['no', 'yes'])
         """
-        for argument, name in (("label", label), ("user", user), *(("drop", name) for name in drop)):
+        for argument, name in (("label", label), ("user", user)):
             if name is not None and name not in self.columns:
                 raise UnknownName(f"{argument} (a column of {self.name})", name, self.columns)
+        require(label != user, "user", f"another column than the label {label}", user)
+        require(step is None or window is not None, "step", "given with a window only", step)
         y = self._texts("label", label)
+        self._check_label(label, y)
         users = self._texts("user", user) if user is not None else None
-        features = [name for name in self.columns if name not in {label, user, *drop}]
+        features = [name for name in self.columns if name not in (label, user)]
         if not features:
             raise DataError(f"{self.name} has no column left to learn from")
         x, standardise = self._features(features)
-        labels, whose, note = y.codes, users.codes if users else None, ""
+        labels, whose, note = y.codes, users.codes if users else None, self._kinds(features)
         if window is not None:
-            x, labels, whose, note = windows(x, labels, whose, window, step or window)
+            x, labels, whose, cut = windows(x, labels, whose, window, window if step is None else step)
+            note = f"{note}; {cut}"
         return Dataset(
             name=self.name,
             columns={"x": x, "y": labels.astype(np.int32)},
@@ -94,6 +96,22 @@ class Table:
             standardise=standardise,
             note=note,
         )
+
+    def _check_label(self, label: str, y: Texts) -> None:
+        """A label is one of a few classes."""
+        rows, classes = len(y.codes), len(y.names)
+        if classes < 2:
+            raise DataError(f"column {label} of {self.name} is no label: all rows have {y.names[0]!r}")
+        if rows >= 20 and 2 * classes > rows:
+            raise DataError(f"column {label} of {self.name} is no label: {classes:,} different values in {rows:,} rows")
+
+    def _kinds(self, features: Sequence[str]) -> str:
+        """What the features are, in a few words."""
+        texts = {name: len(c.names) for name in features if isinstance(c := self.columns[name], Texts)}
+        named = ", ".join(f"{name} ({many:,} texts)" for name, many in list(texts.items())[:6])
+        more = ", …" if len(texts) > 6 else ""
+        numbers = len(features) - len(texts)
+        return f"{numbers:,} columns of numbers" + (f", {len(texts):,} of texts: {named}{more}" if texts else "")
 
     def _texts(self, argument: str, name: str) -> Texts:
         """A column as texts, none of them missing."""
@@ -123,7 +141,7 @@ class Table:
             texts = column.sorted()
             parts.append((texts.codes[:, None] == np.arange(len(texts.names))).astype(np.float32))
             numbers += [False] * len(texts.names)
-        return np.concatenate(parts, axis=1, dtype=np.float32), np.array(numbers)
+        return np.concatenate(parts, axis=1, dtype=np.float64), np.array(numbers)
 
 
 def windows(
@@ -140,8 +158,8 @@ def windows(
     >>> cut[..., 0].tolist(), y.tolist(), note
     ([[0.0, 1.0], [2.0, 3.0], [5.0, 6.0]], [0, 0, 1], '3 windows of 2 rows; 1 of 7 rows in none')
     """
-    require(window >= 1, "window", "at least 1", window)
-    require(step >= 1, "step", "at least 1", step)
+    whole("window", window, 1)
+    whole("step", step, 1)
     if users is not None:
         order = grouped(users, int(users.max(initial=0)) + 1)
         x, labels, users = x[order], labels[order], users[order]
@@ -156,4 +174,6 @@ def windows(
     begin = np.repeat(first, many) + within(many) * step
     used = np.where(many > 0, (many - 1) * min(step, window) + window, 0).sum()
     note = f"{len(begin):,} windows of {window:,} rows; {len(labels) - int(used):,} of {len(labels):,} rows in none"
+    if step < window:
+        note += "; windows overlap: only a temporal split keeps most rows from being both trained and tested on"
     return x[begin[:, None] + np.arange(window)], labels[begin], users[begin] if users is not None else None, note

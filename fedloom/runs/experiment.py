@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,8 @@ class Experiment:
     user: str | None = about("the column of a CSV that says whose a row is", None, group="Data")
     drop: str | None = about("columns of a CSV that are no features, comma-separated", None, group="Data")
     categorical: str | None = about("columns of a CSV that hold texts, comma-separated", None, group="Data")
+    delimiter: str | None = about("what stands between the cells of a CSV", None, missing="auto", group="Data")
+    decimal: str = about("what stands before decimals in a CSV: . or ,", ".", group="Data")
     window: int | None = about("consecutive rows of a CSV that are one example", None, group="Data")
     step: int | None = about("rows from one window to the next", None, missing="window", group="Data")
     image_size: int = about("images are cropped and scaled to this many pixels square", 32, group="Data")
@@ -57,6 +60,7 @@ class Experiment:
     split: str = about("how clients' data is split: see fedloom list", "auto", group="Clients")
     validation_share: float | None = about("share for validation when split", None, missing="auto", group="Clients")
     test_share: float | None = about("share for testing when split", None, missing="auto", group="Clients")
+    pool: str = about("yes: deal the test set of the data too, and split everything", "no", group="Clients")
     validation: int = about("examples held out at random before partitioning", 0, group="Clients")
     data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
     model: str = about("model: 2nn, cnn, logistic or lstm", "2nn", group="Model")
@@ -84,14 +88,17 @@ class Experiment:
             object.__setattr__(self, f.name, convert(f, getattr(self, f.name)))
         for name in ("split", "model", "algorithm", "optimizer", "weighting", "server"):
             choose(name, getattr(self, name), LISTING[name])
-        for name in ("data", "partition"):
-            if not is_path(name, getattr(self, name)):
-                choose(name, getattr(self, name), LISTING[name])
-        choose("colours", self.colours, dict.fromkeys(("rgb", "grey")))
-        choose("unreadable", self.unreadable, dict.fromkeys(("error", "skip")))
+        require(bool(self.data), "data", "a name, a file or a folder", self.data)
+        if not is_path("partition", self.partition):
+            choose("partition", self.partition, LISTING["partition"])
+        for name, choices in (("colours", "rgb grey"), ("unreadable", "error skip"), ("pool", "no yes")):
+            choose(name, getattr(self, name), dict.fromkeys(choices.split()))
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+        if self.target is not None or self.patience is not None:
+            needed = "with test, which target and patience look at (or set those to none)"
+            require("test" in self.splits, "evaluate", needed, self.evaluate)
         if self.algorithm == "fedsgd":
             require(self.epochs == 1, "epochs", "1 with algorithm fedsgd", self.epochs)
             require(self.batch_size in (None, 10), "batch_size", "all with algorithm fedsgd", self.batch_size)
@@ -111,9 +118,12 @@ class Experiment:
     @classmethod
     def read(cls, path: Path) -> Experiment:
         """An experiment from a TOML file."""
-        if not path.is_file():
-            raise ArgumentError("the experiment", "a TOML file that exists", str(path))
-        return cls.from_toml(path.read_text())
+        if not path.is_file() or path.suffix != ".toml":
+            raise ArgumentError("the experiment", "a TOML file that exists (name data with --data)", str(path))
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise ArgumentError("the experiment file", f"UTF-8 text ({error})", str(path)) from error
 
     def replace(self, **changes: Any) -> Experiment:
         """The same experiment with some fields changed."""
@@ -145,10 +155,9 @@ class Experiment:
         step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
         return fedavg(fraction=self.fraction, local=local, server=step, weighting=WEIGHTINGS[self.weighting])
 
-    def passes(self, clients: int, rounds: int) -> int:
-        """How many passes over everybody's data so many rounds amount to, rounded up."""
-        cohort = self.build_algorithm().cohort(clients)
-        return max(1, -(-rounds * cohort * self.epochs // clients))
+    def passes(self, clients: int, rounds: int) -> float:
+        """How many passes over everybody's data so many rounds amount to."""
+        return rounds * self.build_algorithm().cohort(clients) * self.epochs / clients
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
@@ -177,12 +186,14 @@ def convert(f: dataclasses.Field[Any], value: Any) -> Any:
         return None
     if kind == "str" and isinstance(value, str):
         return value
+    if kind == "int" and isinstance(value, int) and not isinstance(value, bool):
+        return value
     try:
-        number = float(value)
+        number = int(value) if kind == "int" and isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         number = None
     wanted = {"int": "a whole number", "float": "a number", "str": "a text"}[kind]
     wanted += f" or {f.metadata['missing']}" if optional else ""
-    good = number is not None and not isinstance(value, bool) and kind != "str" and number == number
+    good = number is not None and not isinstance(value, bool) and kind != "str" and math.isfinite(number)
     require(good and (kind == "float" or float(number or 0).is_integer()), f.name, wanted, value)
     return int(number or 0) if kind == "int" else number

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from fedloom.errors import UnknownName, choose
 from fedloom.runs.history import History
-from fedloom.style import STYLE
+from fedloom.style import STYLE, save
 
 AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps"}
 """What a curve can be drawn against → the column it is."""
@@ -54,8 +54,7 @@ def plot(
         grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label="faint: as measured")
         grid[0, 0].legend(loc="lower right", fontsize="small")
         if file:
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(file, dpi=150)
+            save(figure, file)
     return figure
 
 

@@ -81,15 +81,18 @@ def summary(run: Run) -> Group:
     return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, Text(cost, style="dim"))
 
 
-def beside(federated: Run, central: Run) -> str:
-    """What federation costs: test accuracies of a federated run and of the same model trained on the union."""
-    told = []
-    for how, run in (("federated", federated), ("centrally on the union", central)):
+def beside(federated: Run, central: Run, passes: float) -> str:
+    """What federation costs: test accuracies of a federated run, which made so many passes over everybody's data, and
+    of the same model trained on the union.
+    """
+    told, epochs = [], central.history.last("round")
+    for how, run in ((f"federated, {passes:.3g} passes over the data,", federated),
+                     (f"on the union, {epochs:g} passes,", central)):  # fmt: skip
         if "test_accuracy" not in run.history.columns:
             return "Evaluate the test part to compare the two."
         last, best = run.history.last("test_accuracy"), run.history.best("test_accuracy")
         told.append(f"{how} {last:.2%} (best {best:.2%})")
-    return f"Test accuracy: {', '.join(told)}."
+    return f"Test accuracy: {'; '.join(told)}."
 
 
 def comparison(runs: Sequence[Run], target: float | None) -> Table:

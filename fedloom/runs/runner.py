@@ -23,7 +23,7 @@ from fedloom.algorithms import Algorithm, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
-from fedloom.errors import CheckpointError, DivergedError, UnknownName, require
+from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName, require
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.stopping import Stop
@@ -140,11 +140,25 @@ def train(
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
+    check_fits(task, data)
     program = engine.program(data, task, algorithms, seeds)
     identities = [identity(data, task, a, s) for a, s in zip(algorithms, seeds, strict=True)]
     state, histories = restore(program, folders, identities)
     ongoing = Ongoing(program, settings, list(folders), identities, list(labels), algorithms, histories, watch)
     return ongoing.run(state)
+
+
+def check_fits(task: Task, data: FederatedData) -> None:
+    """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart."""
+    shape = data.columns["x"].shape[1:]
+    fitting = f"a model for inputs of shape {shape} and {data.classes:,} classes, which {data.name} has"
+    if task.classes is not None and task.classes < data.classes:
+        raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
+    one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in data.columns.items()}
+    try:
+        jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
 
 
 class Ongoing:

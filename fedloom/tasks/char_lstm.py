@@ -67,7 +67,7 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
         losses, correct, real = each(variables, batch)
         return {"loss": losses.sum(axis=1), "accuracy": correct.sum(axis=1), "count": real.sum(axis=1)}
 
-    return Task("lstm", init, loss, metrics)
+    return Task("lstm", init, loss, metrics, vocabulary)
 
 
 def cell(key: Key[Array, ""], inputs: int, hidden: int) -> Layer:

@@ -26,13 +26,16 @@ def cross_entropy(logits: Float[Array, "batch classes"], labels: Int[Array, " ba
     return -jnp.sum(jnp.where(chosen, jax.nn.log_softmax(logits), 0), axis=-1)
 
 
-def classification(name: str, init: Callable[[Key[Array, ""]], Variables], apply: Apply) -> Task:
+def classification(
+    name: str, init: Callable[[Key[Array, ""]], Variables], apply: Apply, classes: int | None = None
+) -> Task:
     """A classification task.
 
     Arguments:
         name: what it is called in tables.
         init: random key → variables.
         apply: (variables, inputs, random key or ``None`` where nothing is trained) → (logits, new state).
+        classes: how many logits there are; a run then checks that the data has no more classes.
     """
 
     def loss(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
@@ -45,7 +48,7 @@ def classification(name: str, init: Callable[[Key[Array, ""]], Variables], apply
         losses = cross_entropy(logits, batch["y"])
         return {"loss": losses, "accuracy": correct.astype(jnp.float32), "count": jnp.ones_like(losses)}
 
-    return Task(name, init, loss, metrics)
+    return Task(name, init, loss, metrics, classes)
 
 
 def as_float(x: Array) -> Float[Array, ...]:

@@ -43,4 +43,4 @@ def cnn(size: int = 28, channels: int = 1, classes: int = 10) -> Task:
         h = jax.nn.relu(dense(layers["hidden"], h.reshape(len(x), (size // 4) ** 2 * 64)))
         return dense(layers["output"], h), variables.state
 
-    return classification("cnn", init, apply)
+    return classification("cnn", init, apply, classes)

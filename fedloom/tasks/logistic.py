@@ -32,4 +32,4 @@ def logistic(inputs: int = 784, classes: int = 10) -> Task:
         flat = as_float(x).reshape(len(x), int(np.prod(x.shape[1:])))
         return dense(variables.params["output"], flat), variables.state
 
-    return classification("logistic", init, apply)
+    return classification("logistic", init, apply, classes)

@@ -39,9 +39,11 @@ class Task:
             that masks and weights are exact.
         metrics: (variables, batch) → for each metric its value for each example, and under ``count`` what those values
             are out of (1 for an example that is judged once); the mean is Σ value / Σ count, over any batches.
+        classes: how many classes it tells apart, where it does and knows.
     """
 
     name: str
     init: Callable[[Key[Array, ""]], Variables]
     loss: Callable[[Variables, Batch, Key[Array, ""]], tuple[Float[Array, " batch"], PyTree]]
     metrics: Callable[[Variables, Batch], dict[str, Float[Array, " batch"]]]
+    classes: int | None = None

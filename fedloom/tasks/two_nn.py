@@ -41,4 +41,4 @@ def two_nn(inputs: int = 784, hidden: int = 200, classes: int = 10) -> Task:
         h = jax.nn.relu(dense(layers["hidden2"], h))
         return dense(layers["output"], h), variables.state
 
-    return classification("2nn", init, apply)
+    return classification("2nn", init, apply, classes)

@@ -34,7 +34,7 @@ def test_images_stay_bytes() -> None:
 
 
 def test_repr_counts() -> None:
-    assert repr(Dataset("a", {"y": np.zeros(2)}, 1, np.arange(2))) == (
+    assert repr(Dataset("a", {"x": np.zeros(2), "y": np.zeros(2, int)}, 1, np.arange(2))) == (
         "Dataset('a': 2 train, 0 validation, 0 test examples)"
     )
 
@@ -58,7 +58,9 @@ def test_every_example_is_in_one_part_of_one_client_or_nobodys(scheme: Partition
     assert sum(len(data.examples(part)) for part in data.splits) == 200
     if split is not None:
         sizes = [len(data.examples(part)) for part in ("train", "validation", "test")]
-        assert sizes == split.shares.sizes(np.array([200])).ravel().tolist() or split.by_client
+        clients = np.bincount(np.concatenate([np.full(len(data.examples(p, k)), k) for p in data.clients
+                                              for k in range(len(data))])) if split.by_client else [200]  # fmt: skip
+        assert sizes == split.shares.sizes(np.array(clients)).sum(axis=1).tolist()
     again = owned().partition(scheme, split, seed=4)
     assert again.fingerprint == data.fingerprint
     assert owned().partition(scheme, split, seed=5).index.tolist() != data.index.tolist() or scheme.name == "natural"
@@ -123,3 +125,55 @@ def test_constant_and_missing_numbers_standardise_to_zero() -> None:
 def test_nothing_to_deal() -> None:
     with pytest.raises(DataError, match="toy has no training examples to deal"):
         Dataset("toy", {"x": np.zeros((0, 1)), "y": np.zeros(0, int)}, 1, np.arange(0)).partition(iid(1))
+
+
+N = 12
+GOOD = {"x": np.zeros((N, 2), np.float32), "y": np.arange(N) % 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": np.arange(N) < 5}, "train of toy must be an array of example numbers, but is bool of"),
+        ({"train": list(range(N))}, "train of toy must be an array of example numbers, but is list"),
+        ({"train": np.zeros(3, int)}, "train of toy has an example that is there twice"),
+        ({"train": np.arange(-1, 5)}, "train of toy names examples -1 to 4, but there are 0 to 11"),
+        ({"test": np.arange(3)}, "test of toy has an example that is there twice, or in another part too"),
+        ({"columns": {**GOOD, "y": GOOD["y"] + 0.5}}, "the labels y of toy must be class numbers, .* float64"),
+        ({"columns": {**GOOD, "y": [0] * N}}, "toy must have a column y, .* but has list"),
+        ({"columns": {"y": GOOD["y"]}}, "toy must have a column x, .* but has NoneType"),
+        ({"columns": {**GOOD, "y": GOOD["y"][:5]}}, "the columns of toy differ in length"),
+        ({"users": np.zeros(N)}, "the users of toy must be 12 whole numbers, but are float64"),
+        ({"users": np.arange(N)}, "the users of toy must be below 1, the number of their names"),
+    ],
+)
+def test_what_is_no_data_set(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Dataset(**{"name": "toy", "columns": GOOD, "classes": 3, "train": np.arange(N), "user_names": ["a"], **changes})  # type: ignore[arg-type]
+
+
+def test_a_validation_set_is_not_thrown_away() -> None:
+    data = Dataset("toy", GOOD, 3, np.arange(8), validation=np.arange(8, 12))
+    with pytest.raises(DataError, match="toy has a validation set of its own"):
+        data.hold_out(2)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None])
+def test_bad_seeds(seed: object) -> None:
+    with pytest.raises(ArgumentError, match="seed must be"):
+        owned().partition(iid(3), seed=seed)  # type: ignore[arg-type]
+
+
+def test_partitions_and_splits_are_what_they_are() -> None:
+    with pytest.raises(ArgumentError, match="scheme must be a partition such as"):
+        owned().partition("iid")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="split must be a split such as"):
+        owned().partition(iid(3), 0.2)  # type: ignore[arg-type]
+
+
+def test_large_numbers_keep_their_differences() -> None:
+    x = 1_700_000_000_000.0 + 1000 * np.arange(200.0)[:, None]  # milliseconds since 1970, a second apart
+    data = Dataset("toy", {"x": x, "y": np.arange(200) % 2}, 2, np.arange(200), standardise=np.array([True]))
+    found = data.partition(iid(2)).columns["x"]
+    assert len(np.unique(found)) == 200
+    assert found.std() == pytest.approx(1.0, abs=1e-6)

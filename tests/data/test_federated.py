@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedloom.data import FederatedData, Ranges
-from fedloom.errors import DataError, UnknownName
+from fedloom.errors import ArgumentError, DataError, UnknownName
 
 Make = Callable[..., FederatedData]
 
@@ -65,3 +65,34 @@ def test_a_million_clients_cost_a_few_integers_each() -> None:
     own = data.index.nbytes + ranges.start.nbytes + ranges.size.nbytes
     assert own == 12 * k
     assert data.columns["x"] is columns["x"]
+
+
+def toy(**changes: object) -> FederatedData:
+    parts = {"name": "toy", "columns": {"x": np.zeros((4, 2)), "y": np.array([0, 1, 1, 0])}, "classes": 2,
+             "index": np.arange(4), "clients": {"train": Ranges(np.array([0, 2]), np.array([2, 1]))},
+             "central": {"test": np.array([3])}, **changes}  # fmt: skip
+    return FederatedData(**parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"index": np.array([0, 1, 99, 3])}, "names examples 0 to 99, but there are 0 to 3"),
+        (
+            {"clients": {"train": Ranges(np.array([0, 2]), np.array([2, 9]))}},
+            "train ranges of toy lie outside its index",
+        ),
+        ({"clients": {"test": Ranges(np.array([0]), np.array([1]))}}, "toy has no clients"),
+        ({"central": {"test": np.array([0])}}, "central test of toy has an example that is there twice"),
+        ({"client_names": ["only one"]}, "toy has 2 clients but 1 names for them"),
+    ],
+)
+def test_who_has_what_is_checked(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        toy(**changes)
+
+
+def test_clients_that_are_not_there() -> None:
+    for client in (2, -1, 0.5):
+        with pytest.raises(ArgumentError, match="client must be"):
+            toy().examples("train", client)  # type: ignore[arg-type]

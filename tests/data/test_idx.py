@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedloom.data.idx import read_idx, read_pair, read_parts, variant
-from fedloom.data.sources.mnist import FILES
+from fedloom.data.sources.mnist import FILES, mnist
 from fedloom.errors import DataError
 
 
@@ -114,3 +114,14 @@ def test_bad_pairs(tmp_path: Path) -> None:
     (tmp_path / "one-labels-idx1-ubyte").write_bytes(images(2))
     with pytest.raises(DataError, match=r"must have 1 dimensions of uint8, but has \(2, 2, 2\) uint8"):
         read_pair(tmp_path, "one")
+
+
+def test_mnists_files_plain_and_mixed_up(tmp_path: Path) -> None:
+    for path in FILES.iterdir():
+        (tmp_path / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+    columns, boundary = read_parts(tmp_path, "train", "t10k", classes=10)
+    assert boundary == 60_000
+    assert (columns["x"] == mnist().columns["x"]).all()
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes((tmp_path / "t10k-labels-idx1-ubyte").read_bytes())
+    with pytest.raises(DataError, match="has 60,000 images but 10,000 labels in train"):
+        read_parts(tmp_path, "train", "t10k", classes=10)

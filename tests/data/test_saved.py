@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from fedloom.data import Dataset, mnist, saved
 from fedloom.data.partition import dirichlet, iid, natural, noisy
-from fedloom.data.split import stratified
+from fedloom.data.split import naive, stratified
 from fedloom.errors import DataError
 
 
@@ -48,8 +48,23 @@ def test_feature_skew_is_made_anew(tmp_path: Path) -> None:
     scheme = noisy(iid(4), 0.5)
     data = users().partition(scheme, seed=2)
     saved.save(data, tmp_path / "a.safetensors")
-    assert (saved.load(tmp_path / "a.safetensors", users(), scheme, seed=2).columns["x"] == data.columns["x"]).all()
-    assert (saved.load(tmp_path / "a.safetensors", users()).columns["x"] != data.columns["x"]).any()
+    again = saved.load(tmp_path / "a.safetensors", users(), scheme, seed=2)
+    assert (again.columns["x"] == data.columns["x"]).all()
+    assert again.name == data.name == "toy/iid+noise0.5"
+    for other in (None, iid(4), noisy(iid(4), 0.4)):
+        with pytest.raises(DataError, match=r"was saved with \+noise0.5: ask for the same noise and rotation"):
+            saved.load(tmp_path / "a.safetensors", users(), other)
+    saved.save(users().partition(iid(4)), tmp_path / "b.safetensors")
+    assert saved.load(tmp_path / "b.safetensors", users(), scheme).name == "toy/iid+noise0.5"
+
+
+def test_skew_and_a_split_that_leaves_clients_idle_come_back(tmp_path: Path) -> None:
+    scheme = noisy(natural(), 0.5)
+    data = users().partition(scheme, naive(0.2, 0.2), seed=2)
+    saved.save(data, tmp_path / "a.safetensors")
+    again = saved.load(tmp_path / "a.safetensors", users(), scheme, seed=2)
+    assert (again.columns["x"] == data.columns["x"]).all()
+    assert again.fingerprint == data.fingerprint
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
@@ -74,13 +89,25 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is damaged, or no partition"):
         saved.load(path, users())
     for change, message in [
-        ({"index": np.zeros_like(whole["index"])}, "gives an example away twice"),
-        ({"index": whole["index"] + 1}, "names examples that are not there: the data has 60"),
-        ({"train.size": whole["train.size"] + 1}, "train ranges that lie outside its index"),
+        ({"index": np.zeros_like(whole["index"])}, "has an example that is there twice"),
+        ({"index": whole["index"] + 1}, "names examples 1 to 60, but there are 0 to 59"),
+        ({"train.size": whole["train.size"] + 1}, "the train ranges in .* lie outside its index"),
     ]:
         save_file({**whole, **change}, path, about)
         with pytest.raises(DataError, match=message):
             saved.load(path, users())
+    save_file({"index": whole["index"]}, path, about)
+    with pytest.raises(DataError, match="has no training part"):
+        saved.load(path, users())
+    save_file({k: v for k, v in whole.items() if k != "train.size"}, path, about)
+    with pytest.raises(DataError, match=r"it lacks train.size"):
+        saved.load(path, users())
+    save_file({**whole, "train.start": whole["train.start"][:2]}, path, about)
+    with pytest.raises(DataError, match="must be whole numbers, 2 of them"):
+        saved.load(path, users())
+    save_file(whole, path, {"about": json.dumps(["a list"])})
+    with pytest.raises(DataError, match="is damaged, or no partition"):
+        saved.load(path, users())
     save_file(whole, path, {"about": json.dumps({"version": 9})})
     with pytest.raises(DataError, match="has the version 9, but this fedloom reads 1"):
         saved.load(path, users())

@@ -38,7 +38,22 @@ def test_unknown_columns_list_those_there_are() -> None:
     with pytest.raises(UnknownName, match=r"user \(a column of toy\) must be one of class, n, but is 'who'"):
         table.dataset("class", "who")
     with pytest.raises(DataError, match="toy has no column left to learn from"):
-        table.dataset("class", drop=["n"])
+        Table("toy", {"class": texts("a", "b")}).dataset("class")
+
+
+def test_what_is_no_label() -> None:
+    n = np.arange(30.0)
+    with pytest.raises(DataError, match="column n of toy is no label: 30 different values in 30 rows"):
+        Table("toy", {"n": n, "m": n}).dataset("n")
+    with pytest.raises(DataError, match="column one of toy is no label: all rows have 'a'"):
+        Table("toy", {"n": n, "one": texts(*"a" * 30)}).dataset("one")
+    with pytest.raises(ArgumentError, match="user must be another column than the label one"):
+        Table("toy", {"n": n, "one": texts(*"ab" * 15)}).dataset("one", "one")
+
+
+def test_the_note_says_what_the_features_are() -> None:
+    columns = {"n": np.zeros(4), "colour": texts("red", "blue", "red", ""), "class": texts(*"abab")}
+    assert Table("toy", columns).dataset("class").note == "1 columns of numbers, 1 of texts: colour (2 texts)"
 
 
 def test_too_many_texts() -> None:
@@ -64,7 +79,8 @@ def test_windows_never_mix_users_or_labels() -> None:
 def test_steps(step: int, starts: list[int], unused: int) -> None:
     x, _, _, note = windows(np.arange(6.0)[:, None], np.zeros(6, int), None, window=3, step=step)
     assert x[:, 0, 0].tolist() == starts
-    assert note.endswith(f"{unused} of 6 rows in none")
+    assert f"{unused} of 6 rows in none" in note
+    assert ("windows overlap" in note) == (step < 3)
 
 
 def test_windows_that_are_too_long() -> None:

@@ -63,7 +63,10 @@ def test_a_folder_without_a_slash(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("partition", SCHEMES)
 def test_every_partition_by_name(folder: Path, partition: str) -> None:
-    experiment = Experiment(data="people.csv", label="class", user="who", partition=partition, clients=4, split="none")
+    clients = 100 if partition == "natural" else 4
+    experiment = Experiment(
+        data="people.csv", label="class", user="who", partition=partition, clients=clients, split="none"
+    )
     found = federated(experiment, folder)
     assert len(found) == 4
     assert sorted(found.index.tolist()) == list(range(60))
@@ -82,7 +85,7 @@ def test_leaf_with_a_test_folder(folder: Path) -> None:
         text = (folder / "leaf" / "all_data_0.json").read_text()
         (folder / "femnist" / part / f"all_data_0_{part}.json").write_text(text)
     found = federated(Experiment(data="./femnist"), folder)
-    assert found.name == "leaf/train/natural"
+    assert found.name == "leaf/femnist/natural"
     assert [len(found.examples(part, client)) for part in ("train", "test") for client in (0, 1)] == [3, 3, 3, 3]
 
 
@@ -94,6 +97,17 @@ def test_data_with_a_test_set_keeps_it() -> None:
     }  # fmt: skip
     with pytest.raises(DataError, match="mnist has a test set of its own"):
         federated(Experiment(split="stratified", test_share=0.2))
+
+
+def test_asking_for_a_share_is_asking_for_a_split() -> None:
+    found = federated(Experiment(validation_share=0.1, clients=10))
+    assert len(found.examples("validation")) == 6_000
+    assert len(found.examples("test")) == 10_000
+
+
+def test_pooling_the_test_set() -> None:
+    found = federated(Experiment(pool="yes", clients=10))
+    assert [len(found.examples(part)) for part in ("train", "validation", "test")] == [42_000, 14_000, 14_000]
 
 
 def test_skews_come_with_any_partition() -> None:
@@ -112,7 +126,7 @@ def test_central_is_the_union(folder: Path) -> None:
 
 def test_passes_over_the_data() -> None:
     assert Experiment(fraction=0.1, epochs=5).passes(clients=100, rounds=30) == 15
-    assert Experiment(fraction=0.0).passes(clients=100, rounds=30) == 1
+    assert Experiment(fraction=0.0).passes(clients=100, rounds=30) == 0.3
 
 
 @pytest.mark.parametrize(
@@ -122,7 +136,17 @@ def test_passes_over_the_data() -> None:
         ({"data": "people.csv", "label": "what"}, UnknownName, "must be one of class, v, who, but is 'what'"),
         ({"data": "song.mp3"}, DataError, "song.mp3 is neither here nor in the data folder"),
         ({"data": "note.pdf"}, ArgumentError, r"data must be a folder or a file that ends in .csv"),
-        ({"partition": "no.safetensors"}, DataError, r"there is no partition no.safetensors"),
+        ({"data": "imagenet"}, UnknownName, "data must be one of .*cifar10, .*, but is 'imagenet'"),
+        ({"partition": "no.safetensors"}, DataError, r"no.safetensors is neither here nor in the data folder"),
+        ({"alpha": 0.1}, ArgumentError, "alpha must be left alone with the partition iid, which has no use for it"),
+        (
+            {"data": "people.csv", "label": "class", "user": "who", "clients": 3},
+            ArgumentError,
+            "clients must be left alone",
+        ),
+        ({"label": "class"}, ArgumentError, "label must be left alone with the data mnist, which has no use for it"),
+        ({"split": "none", "test_share": 0.1}, ArgumentError, "test_share must be left alone without a split"),
+        ({"clients": 70, "least": 1000}, ArgumentError, "least must be at most 857, which the smallest client of iid"),
         ({"partition": "natural"}, DataError, "nobody knows whose these examples are"),
     ],
 )
@@ -138,7 +162,8 @@ def test_what_cannot_be_used(folder: Path, experiment: dict[str, str], error: ty
     ("shakespeare", "2nn", "one a character: use lstm"),
 ])  # fmt: skip
 def test_models_that_do_not_fit(folder: Path, data: str, model: str, message: str) -> None:
-    experiment = Experiment(data=data, label="class", model=model, clients=5)
+    label = None if data == "shakespeare" else "class"
+    experiment = Experiment(data=data, label=label, model=model, partition="iid", clients=5)
     with pytest.raises(DataError, match=message):
         experiment.build_task(federated(experiment, folder))
 

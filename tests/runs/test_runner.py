@@ -216,3 +216,11 @@ def test_a_target_needs_what_it_looks_at(generated: Make) -> None:
 def test_a_seed_out_of_range(generated: Make) -> None:
     with pytest.raises(ArgumentError, match="seed must be between 0 and 4294967295"):
         fl.run(generated(SIZES), TASK, ALGORITHM, seed=-1)
+
+
+def test_a_model_that_does_not_fit_the_data(generated: Callable[..., FederatedData]) -> None:
+    data = generated([5, 5])
+    with pytest.raises(ArgumentError, match=r"task must be a model for inputs of shape \(4,\) and 3 classes"):
+        fl.run(data, fl.tasks.two_nn(), fl.fedavg(), rounds=1)
+    with pytest.raises(ArgumentError, match="but is 'logistic for 2 classes'"):
+        fl.run(data, fl.tasks.logistic(inputs=4, classes=2), fl.fedavg(), rounds=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.data.order import apportion, grouped, starts
-from fedloom.data.partition.partition import Deal, Examples, Partition, between, counted, even
-from fedloom.errors import require
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, even
+from fedloom.errors import number, whole
 
 
 def affinity(clients: int = 10, share: float = 0.8) -> Partition:
     """Clients of equal size: a share of each one's examples is of its favourite class, the rest random from what is
-    left of all classes.
+    left of all classes, the favourite among them.
 
     There are as many lovers of a class as it has examples in proportion, and whose favourite is what is random.
 
@@ -20,7 +20,8 @@ def affinity(clients: int = 10, share: float = 0.8) -> Partition:
     >>> [np.bincount(y[part]).tolist() for part in np.split(deal.rows, np.cumsum(deal.sizes)[:-1])]
     [[2, 23], [23, 2], [23, 2], [2, 23]]
     """
-    require(0 <= share <= 1, "share", "between 0 and 1", share)
+    whole("clients", clients, 1)
+    number("share", share, "between 0 and 1", lambda share: 0 <= share <= 1)
 
     def assign(examples: Examples, rng: np.random.Generator) -> Deal:
         assert examples.labels is not None
@@ -32,20 +33,20 @@ def affinity(clients: int = 10, share: float = 0.8) -> Partition:
         order = rng.permutation(len(examples))
         order = order[grouped(examples.labels[order], classes)]
         owner = np.full(len(order), -1, np.int32)
-        short = 0
+        got_least = share
         for c in range(classes):
             lovers = np.flatnonzero(favourite == c).astype(np.int32)
             if not len(lovers):
                 continue
             demand = int(wanted[lovers].sum())
             got = wanted[lovers] if demand <= counts[c] else even(int(counts[c]), len(lovers))
-            short += int((got < wanted[lovers]).sum())
+            got_least = min(got_least, float((got / sizes[lovers]).min()))
             start = starts(counts)[c]
             owner[start : start + got.sum()] = np.repeat(lovers, got)
         rest = np.repeat(np.arange(clients, dtype=np.int32), sizes - np.bincount(owner[owner >= 0], minlength=clients))
         owner[owner < 0] = rng.permutation(rest)
-        note = f"{share:.0%} of a client is its favourite class, {between(sizes)} examples each"
-        few = f"; {counted(short, 'client has', 'clients have')} less of one that is too small"
-        return Deal(order[grouped(owner, clients)], sizes, note + (few if short else ""))
+        note = f"at least {share:.0%} of a client is its favourite class, {between(sizes)} examples each"
+        few = f"; but {got_least:.0%} where that class is too small"
+        return Deal(order[grouped(owner, clients)], sizes, note + (few if got_least < share - 1 / sizes.min() else ""))
 
     return Partition(f"affinity{share:g}", clients, assign, by_label=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedloom.data.partition.partition import Deal, Examples, Partition, between, even
+from fedloom.errors import whole
 
 
 def iid(clients: int = 100) -> Partition:
@@ -14,6 +15,7 @@ def iid(clients: int = 100) -> Partition:
     >>> deal.sizes.tolist(), sorted(deal.rows.tolist())
     ([3, 2, 2], [0, 1, 2, 3, 4, 5, 6])
     """
+    whole("clients", clients, 1)
 
     def assign(examples: Examples, rng: np.random.Generator) -> Deal:
         sizes = even(len(examples), clients)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedloom.data.order import grouped
-from fedloom.data.partition.partition import Deal, Examples, Partition, between
+from fedloom.data.partition.partition import Deal, Examples, Partition, between, counted
 from fedloom.data.partition.resize import topped_up
-from fedloom.errors import require
+from fedloom.errors import require, whole
 
 
-def labels(clients: int = 100, per_client: int = 2) -> Partition:
-    """Every client has exactly ``per_client`` classes; the examples of a class are shared evenly by those who have it.
+def labels(clients: int = 100, per_client: int = 2, *, least: int = 1) -> Partition:
+    """Every client has ``per_client`` classes; the examples of a class are shared evenly by those who have it.
 
-    Every class has a client: one of a client's classes goes round, the others are random.
+    Every class has a client: one of a client's classes goes round, the others are random. The note says if a class has
+    fewer examples than clients. A client with fewer than ``least`` examples is topped up with random ones.
 
     >>> y = np.repeat(np.arange(4), 6)
     >>> deal = labels(clients=4, per_client=2).deal(y, np.random.default_rng(0))
     >>> [sorted(set(y[part].tolist())) for part in np.split(deal.rows, np.cumsum(deal.sizes)[:-1])]
     [[0, 3], [1, 3], [0, 2], [0, 3]]
     """
-    require(per_client >= 1, "per_client", "at least 1", per_client)
+    whole("clients", clients, 1)
+    whole("per_client", per_client, 1)
+    whole("least", least, 1)
 
     def assign(examples: Examples, rng: np.random.Generator) -> Deal:
         assert examples.labels is not None
@@ -37,9 +42,11 @@ def labels(clients: int = 100, per_client: int = 2) -> Partition:
         for c, rows in enumerate(np.split(order, np.cumsum(counts)[:-1])):
             holders = rng.permutation(np.flatnonzero(has[:, c]))
             owner[rows] = holders[np.arange(len(rows)) % len(holders)]
-        sizes = np.bincount(owner, minlength=clients)
-        note = f"{per_client} of {len(present)} classes a client, {between(sizes)} examples each"
-        return topped_up(Deal(grouped(owner, clients), sizes, note), 1, rng)
+        deal = topped_up(Deal(grouped(owner, clients), np.bincount(owner, minlength=clients)), least, rng)
+        short = int((counts < has.sum(axis=0)).sum())
+        few = f"{counted(short, 'class has', 'classes have')} fewer examples than clients" if short else ""
+        note = f"{per_client} of {len(present)} classes a client, {between(deal.sizes)} examples each"
+        return replace(deal, note="; ".join(text for text in (note, few, deal.note) if text))
 
     return Partition(f"labels{per_client}", clients, assign, by_label=True)
 

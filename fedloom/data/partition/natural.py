@@ -6,7 +6,7 @@ import numpy as np
 
 from fedloom.data.order import grouped
 from fedloom.data.partition.partition import Deal, Examples, Partition, between, counted
-from fedloom.errors import DataError, require
+from fedloom.errors import DataError, whole
 
 
 def natural(*, least: int = 1) -> Partition:
@@ -20,7 +20,7 @@ def natural(*, least: int = 1) -> Partition:
     >>> deal.rows.tolist(), deal.sizes.tolist()
     ([1, 0, 2, 3], [1, 3])
     """
-    require(least >= 1, "least", "at least 1", least)
+    whole("least", least, 1)
 
     def assign(examples: Examples, rng: np.random.Generator) -> Deal:  # noqa: ARG001
         if examples.users is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.errors import DataError, require
+from fedloom.errors import DataError, whole
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -70,6 +70,7 @@ class Partition:
         by_label: whether it needs the class of every example.
         change: (columns, the client of each row or -1, random generator) → columns as each client sees them; ``None``
             where clients see the examples as they are.
+        skew: what that change is called.
     """
 
     name: str
@@ -77,9 +78,11 @@ class Partition:
     assign: Callable[[Examples, np.random.Generator], Deal]
     by_label: bool = False
     change: Callable[[Columns, np.ndarray, np.random.Generator], Columns] | None = None
+    skew: str = ""
 
     def __post_init__(self) -> None:
-        require(self.clients is None or self.clients >= 1, "clients", "at least 1", self.clients)
+        if self.clients is not None:
+            whole("clients", self.clients, 1)
 
     def deal(self, examples: Examples | np.ndarray, rng: np.random.Generator) -> Deal:
         """Deal examples, or just labels, to clients.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.data.order import apportion, grouped, shuffled, within
+from fedloom.data.order import grouped, raised, shuffled, within
 from fedloom.data.partition.partition import Deal, counted
 from fedloom.errors import DataError
 
@@ -38,16 +38,13 @@ def topped_up(deal: Deal, least: int, rng: np.random.Generator) -> Deal:
     >>> deal.sizes.tolist(), deal.note
     ([5, 1], '1 client topped up to 1 example')
     """
-    n, short = len(deal.rows), np.maximum(least - deal.sizes, 0)
+    n, short = len(deal.rows), int((deal.sizes < least).sum())
     if least * len(deal.sizes) > n:
         raise DataError(
             f"{len(deal.sizes):,} clients of at least {least:,} examples need {least * len(deal.sizes):,}, but there "
             f"are {n:,}: use fewer clients or a smaller least"
         )
-    if not short.any():
+    if not short:
         return deal
-    given = apportion(np.maximum(deal.sizes - least, 0), int(short.sum()))
-    many = counted(int((short > 0).sum()), "client", "clients")
-    note = f"{many} topped up to {counted(least, 'example', 'examples')}"
-    whole = f"{deal.note}; {note}" if deal.note else note
-    return replace(resized(deal, deal.sizes + short - given, rng), note=whole)
+    note = f"{counted(short, 'client', 'clients')} topped up to {counted(least, 'example', 'examples')}"
+    return replace(resized(deal, raised(deal.sizes, least), rng), note=note)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedloom.data.order import gather, grouped, starts
 from fedloom.data.partition.partition import Deal, Examples, Partition, between, even
-from fedloom.errors import DataError, require
+from fedloom.errors import DataError, whole
 
 
 def shards(clients: int = 100, per_client: int = 2) -> Partition:
@@ -20,7 +20,8 @@ def shards(clients: int = 100, per_client: int = 2) -> Partition:
     >>> [sorted(set(labels[part].tolist())) for part in np.split(deal.rows, np.cumsum(deal.sizes)[:-1])]
     [[1], [0], [0], [1]]
     """
-    require(per_client >= 1, "per_client", "at least 1", per_client)
+    whole("clients", clients, 1)
+    whole("per_client", per_client, 1)
 
     def assign(examples: Examples, rng: np.random.Generator) -> Deal:
         total = clients * per_client

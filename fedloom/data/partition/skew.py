@@ -9,7 +9,7 @@ import numpy as np
 from scipy import ndimage
 
 from fedloom.data.partition.partition import Columns, Partition
-from fedloom.errors import DataError, require
+from fedloom.errors import DataError, number
 
 Change = Callable[[Columns, np.ndarray, np.random.Generator], Columns]
 
@@ -20,32 +20,37 @@ def noisy(scheme: Partition, level: float = 0.1) -> Partition:
     is as it was.
 
     >>> from fedloom.data.partition.iid import iid
-    >>> noisy(iid(10), level=0.3).name
-    'iid+noise0.3'
+    >>> noisy(iid(10), level=0.3).skew
+    '+noise0.3'
     """
-    require(level >= 0, "level", "at least 0", level)
+    number("level", level, "at least 0", lambda level: level >= 0)
 
     def change(columns: Columns, owner: np.ndarray, rng: np.random.Generator) -> Columns:
         x = columns["x"].copy()
+        pixels = x.dtype == np.uint8
+        if pixels and x.ndim not in (3, 4):
+            raise DataError(
+                f"only images and numbers can be noisy, but an example is {x.shape[1:]} bytes, such as text"
+            )
         clients = int(owner.max()) + 1
         deviation = (level * np.maximum(owner, 0) / max(clients - 1, 1)).reshape(-1, *[1] * (x.ndim - 1))
         for start in range(0, len(x), 4096):
             block, scale = x[start : start + 4096], deviation[start : start + 4096]
             noise = scale * rng.standard_normal(block.shape, dtype=np.float32)
-            pixels = x.dtype == np.uint8
             x[start : start + 4096] = np.clip(np.round(block + 255 * noise), 0, 255) if pixels else block + noise
         return {**columns, "x": x}
 
-    return replace(scheme, name=f"{scheme.name}+noise{level:g}", change=_after(scheme, change))
+    return replace(scheme, skew=f"{scheme.skew}+noise{level:g}", change=_after(scheme, change))
 
 
 def rotated(scheme: Partition, degrees: float = 90.0) -> Partition:
     """Client k sees its images turned by k·degrees (modulo 360), about their middle. What no client owns is as it was.
 
     >>> from fedloom.data.partition.iid import iid
-    >>> rotated(iid(4), degrees=90).name
-    'iid+rotation90'
+    >>> rotated(iid(4), degrees=90).skew
+    '+rotation90'
     """
+    number("degrees", degrees, "a number", lambda degrees: True)  # noqa: ARG005
 
     def change(columns: Columns, owner: np.ndarray, rng: np.random.Generator) -> Columns:  # noqa: ARG001
         x = columns["x"].copy()
@@ -61,7 +66,7 @@ def rotated(scheme: Partition, degrees: float = 90.0) -> Partition:
                 x[rows] = ndimage.rotate(x[rows], angle, axes=(2, 1), reshape=False, order=1)
         return {**columns, "x": x}
 
-    return replace(scheme, name=f"{scheme.name}+rotation{degrees:g}", change=_after(scheme, change))
+    return replace(scheme, skew=f"{scheme.skew}+rotation{degrees:g}", change=_after(scheme, change))
 
 
 def _after(scheme: Partition, change: Change) -> Change:

@@ -14,9 +14,9 @@ import numpy as np
 from fedloom.data.columns import coded, features, labels, user_ids
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find
+from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError
 
-PARTS = ("train", "validation", "test")
 USERS = ("user", "users")
 
 
@@ -113,6 +113,8 @@ def assembled(
     columns = {"x": x, "y": everyone.astype(np.int32)}
     user_names, owner = coded(np.concatenate(users)) if users else ((), None)
     classes = max(len(class_names), int(everyone.max()) + 1)
+    if classes > max(1000, len(everyone)):
+        raise DataError(f"labels must count classes from 0, but the largest of {len(everyone):,} is {classes - 1:,}")
     return Dataset(
         name, columns, classes, **rows, users=owner, user_names=user_names, class_names=class_names, note=note
     )

@@ -20,9 +20,10 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find, replacing
-from fedloom.data.gallery import Content, Parts, archive, by_class, stem, walked
+from fedloom.data.gallery import Content, Parts, archive, by_class, part_and_class, stem, walked
 from fedloom.data.partition.partition import counted
-from fedloom.errors import DataError, require
+from fedloom.data.split.split import PARTS
+from fedloom.errors import DataError, whole
 from fedloom.progress import tracked
 from fedloom.settings import cache_folder
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")  # what files of these names hold in practice; none that runs a program
-VERSION = 1  # of what is kept: with another number, everything is decoded again
+VERSION = 2  # of what is kept: with another number, everything is decoded again
 UNREADABLE = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, struct.error, zlib.error,
               EOFError, Image.DecompressionBombError)  # fmt: skip
 
@@ -41,7 +42,8 @@ def images(
     """Images by class: every folder in a directory (or in a .tar, .tar.gz or .zip archive) is a class.
 
     The .jpg, .jpeg and .png files in a class folder, however deep, are cut to a square about the middle, resized and
-    kept in the cache; transparent parts become white. An archive may hold its class folders in one outer folder.
+    kept in the cache; transparent parts become white. An archive may hold its class folders in one outer folder. Where
+    the folders are train and test (and validation), the class folders are inside them.
 
     Arguments:
         path: the directory or archive, here or in the data folder.
@@ -50,7 +52,7 @@ def images(
         skip: leave unreadable images out, and say so in the note, instead of stopping at the first.
         folder: the data folder.
     """
-    require(size >= 1, "size", "at least 1", size)
+    whole("size", size, 1)
     where = find(path, folder).resolve()
     is_folder = where.is_dir()
     name = where.name if is_folder else stem(where)
@@ -108,11 +110,12 @@ def _keep(kept: Path, names: list[Parts], contents: Iterable[Content], shape: tu
         x = np.lib.format.open_memmap(temporary, "w+", np.uint8, (len(names), *shape))
         problems = _decode(x, names, contents, skip)
         good = [row for row in range(len(names)) if row not in problems]
-        counts = Counter(names[row][0] for row in good)
+        groups = part_and_class(names)
+        counts = Counter(groups[row] for row in good)
         for row in sorted(problems):
-            if not counts[names[row][0]]:
+            if not counts[groups[row]]:
                 raise DataError(
-                    f"no image in the class folder {names[row][0]} can be read, the first of them being "
+                    f"no image in the class folder {groups[row][1]} can be read, the first of them being "
                     f"{'/'.join(names[row])} ({problems[row]})"
                 )
         if problems:
@@ -124,7 +127,7 @@ def _keep(kept: Path, names: list[Parts], contents: Iterable[Content], shape: tu
         x.flush()
         skipped = [("/".join(names[row]), problems[row]) for row in sorted(problems)]
         with replacing(kept.with_suffix(".json")) as about:
-            about.write_text(json.dumps({"counts": counts, "skipped": skipped}))
+            about.write_text(json.dumps({"counts": [[*group, n] for group, n in counts.items()], "skipped": skipped}))
 
 
 def _check_space(folder: Path, needed: int) -> None:
@@ -173,19 +176,22 @@ def _ahead(
 
 
 def _unreadable(name: str, problem: str) -> DataError:
-    return DataError(f"the image {name} cannot be read ({problem}): repair or remove it, or leave such out (skip=True)")
+    advice = "repair or remove it, or leave such images out (skip=True, --unreadable skip)"
+    return DataError(f"the image {name} cannot be read ({problem}): {advice}")
 
 
 def _kept(name: str, kept: Path, skip: bool) -> Dataset:
     """The data set in the cache."""
     about = json.loads(kept.with_suffix(".json").read_text())
-    counts, skipped = about["counts"], about["skipped"]
+    groups, skipped = about["counts"], about["skipped"]
     if skipped and not skip:
         raise _unreadable(*skipped[0])
     note = f"{counted(len(skipped), 'unreadable image is', 'unreadable images are')} left out, " if skipped else ""
-    columns = {
-        "x": np.load(kept, mmap_mode="r"),
-        "y": np.repeat(np.arange(len(counts), dtype=np.int32), list(counts.values())),
-    }
     note += f"the first {skipped[0][0]}" if skipped else ""
-    return Dataset(name, columns, len(counts), np.arange(len(columns["y"])), class_names=tuple(counts), note=note)
+    classes = sorted({kind for _, kind, _ in groups})
+    many = [n for _, _, n in groups]
+    y = np.repeat(np.array([classes.index(kind) for _, kind, _ in groups], np.int32), many)
+    part = np.repeat([part for part, _, _ in groups], many)
+    columns = {"x": np.load(kept, mmap_mode="r"), "y": y}
+    train, validation, test = (np.flatnonzero(part == which) for which in PARTS)
+    return Dataset(name, columns, len(classes), train, validation, test, class_names=tuple(classes), note=note)

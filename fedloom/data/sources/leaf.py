@@ -35,15 +35,17 @@ class _Examples:
     characters: bool
 
 
-def leaf(path: str | Path, test: str | Path | None = None) -> Dataset:
+def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | None = None) -> Dataset:
     """A data set in LEAF's JSON files: FEMNIST, Shakespeare, Synthetic and others of numbers or of characters.
 
     Examples of 784 numbers become images of 28 × 28. Texts become the codes of :mod:`fedloom.data.vocabulary`, and so
     do their labels if those are single characters; there are then as many classes as codes.
 
     Arguments:
-        path: a file, or a folder of ``*.json`` files, here or in the data folder.
-        test: the same for LEAF's own test examples; a user of both is one user.
+        path: a file, a folder of ``*.json`` files, or one with folders ``train`` and ``test`` of them, here or in the
+            data folder.
+        test: where LEAF's own test examples are, if elsewhere; a user of both is one user.
+        folder: the data folder.
 
     >>> from tempfile import TemporaryDirectory
     >>> ann, bob = {"x": [[0.5, 1], [2, 3]], "y": [0, 1]}, {"x": [[4, 5]], "y": [1]}
@@ -53,7 +55,12 @@ def leaf(path: str | Path, test: str | Path | None = None) -> Dataset:
     ...     leaf(f"{folder}/toy.json")
     Dataset('leaf/toy': 3 train, 0 validation, 0 test examples of 2 users)
     """
-    sides = [_side(find(path)), _side(find(test)) if test is not None else []]
+    where = find(path, folder)
+    inner = [where / part for part in ("train", "test")]
+    if test is None and not any(where.glob("*.json")) and all(any(side.glob("*.json")) for side in inner):
+        sides = [_side(side) for side in inner]
+    else:
+        sides = [_side(where), _side(find(test, folder)) if test is not None else []]
     parts = [part for side in sides for part in side]
     _check_alike(parts)
     code = {user: number for number, user in enumerate(dict.fromkeys(part.user for part in parts))}

@@ -17,7 +17,7 @@ import numpy as np
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import opened
 from fedloom.data.vocabulary import NAMES, PADDING, SIZE, encode
-from fedloom.errors import require
+from fedloom.errors import require, whole
 
 if TYPE_CHECKING:
     from jaxtyping import Int, UInt8
@@ -41,8 +41,8 @@ def shakespeare(window: int = 80, least_lines: int = 2) -> Dataset:
     >>> shakespeare()
     Dataset('shakespeare': 43,478 train, 0 validation, 10,865 test examples of 1,216 users)
     """
-    require(window >= 1, "window", "at least 1", window)
-    require(least_lines >= 2, "least_lines", "at least 2 (one to train on, one to test)", least_lines)
+    whole("window", window, 1)
+    whole("least_lines", least_lines, 2)
     names, sides = [], []
     for name, lines in _roles():
         if len(lines) >= least_lines:
@@ -52,6 +52,8 @@ def shakespeare(window: int = 80, least_lines: int = 2) -> Dataset:
     most = max(len(lines) for _, lines in _roles())
     require(bool(names), "least_lines", f"at most {most:,}, the lines of the longest role", least_lines)
     x, y, side = windows(sides, window)
+    for column in (x, y):
+        column.setflags(write=False)  # everybody who asks gets these
     return Dataset(
         name="shakespeare",
         columns={"x": x, "y": y},

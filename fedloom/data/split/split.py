@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.errors import require
+from fedloom.errors import number, require
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -34,8 +34,8 @@ class Shares:
     test: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.validation < 1, "validation", "at least 0 and below 1", self.validation)
-        require(0 <= self.test < 1, "test", "at least 0 and below 1", self.test)
+        for name in ("validation", "test"):
+            number(name, getattr(self, name), "at least 0 and below 1", lambda share: 0 <= share < 1)
         require(self.validation + self.test < 1, "validation + test", "below 1", self.validation + self.test)
 
     def sizes(self, n: Int[np.ndarray, " groups"]) -> Int[np.ndarray, "3 groups"]:
@@ -43,6 +43,15 @@ class Shares:
         test = _up(self.test * n)
         validation = _up(self.validation / (1 - self.test) * (n - test))
         return np.stack([n - test - validation, validation, test])
+
+    def least(self) -> int:
+        """The fewest examples of which something is left for training.
+
+        >>> Shares(0.2, 0.2).least()
+        3
+        """
+        n = np.arange(1, min(10**6, int(3 / (1 - self.validation - self.test))) + 3)
+        return int(n[np.argmax(self.sizes(n)[TRAIN] > 0)])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ def stratified(validation: float = 0.2, test: float = 0.2, *, by_label: bool = F
 
     Arguments:
         validation, test: the shares of each client's data.
-        by_label: keep each client's mix of classes in its parts, to one example.
+        by_label: keep each client's mix of classes in its parts, as nearly as whole examples allow.
 
     >>> deal = Deal(np.arange(10), np.array([5, 5]))
     >>> parts = stratified().assign(deal, None, np.random.default_rng(0))

@@ -68,3 +68,25 @@ def test_balanced_mixes_have_the_entropy_of_dirichlet_ones(alpha: float, toleran
     expected = (digamma(10 * alpha + 1) - digamma(alpha + 1)) / np.log(2)
     found = np.mean([entropy(counts(dirichlet(60, alpha, balanced=True), seed)).mean() for seed in range(20)])
     assert found == pytest.approx(expected, abs=tolerance)
+
+
+def test_sizes_do_not_depend_on_who_comes_first() -> None:
+    """With shares of about half an example, rounding at the same places in every class would favour some clients."""
+    labels = np.repeat(np.arange(10), 60)
+    sizes = np.mean([dirichlet(100, 1000.0).deal(labels, np.random.default_rng(s)).sizes for s in range(100)], axis=0)
+    assert np.abs(sizes - 6).max() < 1
+
+
+@pytest.mark.parametrize("clients", [1, 2, 5])
+@pytest.mark.parametrize("alpha", [0.05, 0.001, 1e-9])
+def test_balanced_with_few_clients_and_a_tiny_alpha(clients: int, alpha: float) -> None:
+    for seed in range(10):
+        deal = dirichlet(clients, alpha, balanced=True).deal(LABELS, np.random.default_rng(seed))
+        assert sorted(deal.rows.tolist()) == list(range(6000))
+        assert deal.sizes.max() - deal.sizes.min() <= 1
+
+
+@pytest.mark.parametrize("alpha", [float("nan"), float("inf"), "a", None])
+def test_what_is_no_alpha(alpha: object) -> None:
+    with pytest.raises(ArgumentError, match="alpha must be above 0"):
+        dirichlet(10, alpha)  # type: ignore[arg-type]

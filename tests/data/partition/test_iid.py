@@ -27,3 +27,9 @@ def test_more_clients_than_examples() -> None:
 def test_no_clients() -> None:
     with pytest.raises(ArgumentError, match="clients must be at least 1, but is 0"):
         iid(0)
+
+
+@pytest.mark.parametrize("clients", [2.5, "3", True, None])
+def test_what_is_no_number_of_clients(clients: object) -> None:
+    with pytest.raises(ArgumentError, match="clients must be a whole number"):
+        iid(clients)  # type: ignore[arg-type]

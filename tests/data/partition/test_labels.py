@@ -37,3 +37,8 @@ def test_bad_numbers() -> None:
         labels(2, 5).deal(y, np.random.default_rng(0))
     with pytest.raises(ArgumentError, match="at least 4, so that every class has a client, but is 3"):
         labels(3, 1).deal(y, np.random.default_rng(0))
+
+
+def test_a_class_with_fewer_examples_than_clients_is_told_of() -> None:
+    deal = labels(10, 2).deal(np.repeat([0, 1], [100, 2]), np.random.default_rng(0))
+    assert deal.note == "2 of 2 classes a client, 10 to 11 examples each; 1 class has fewer examples than clients"

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from fedloom.data import Dataset
-from fedloom.data.partition import iid, noisy, rotated
+from fedloom.data import Dataset, shakespeare
+from fedloom.data.partition import iid, natural, noisy, rotated
+from fedloom.data.split import naive
 from fedloom.errors import DataError
 
 
@@ -51,10 +52,25 @@ def test_skews_come_on_top_of_one_another() -> None:
     x = np.arange(9, dtype=np.float32).reshape(1, 3, 3).repeat(5, axis=0)
     data = dataset(x).partition(scheme)
     first, second = (data.columns["x"][data.examples("train", k)[0]] for k in (0, 1))
-    assert scheme.name == "iid+rotation180+noise0.1"
+    assert data.name == "toy/iid+rotation180+noise0.1"
     assert (first == x[0]).all()
     assert np.abs(second - np.rot90(x[0], 2)).max() < 0.6
     assert (second != np.rot90(x[0], 2)).all()
+
+
+def test_text_cannot_be_noisy() -> None:
+    with pytest.raises(DataError, match=r"only images and numbers can be noisy, but an example is \(80,\) bytes"):
+        shakespeare().partition(noisy(iid(3), 0.1))
+
+
+def test_who_owns_nothing_sees_no_noise() -> None:
+    users = np.repeat(np.arange(10), 10)
+    source = Dataset("toy", {"x": np.zeros((100, 300), np.float32), "y": np.zeros(100, int)}, 1, np.arange(100),
+                     users=users, user_names=list("abcdefghij"))  # fmt: skip
+    data = source.partition(noisy(natural(), 1.0), naive(0.2, 0.2))
+    assert len(data) == 6
+    assert not data.columns["x"][data.central["test"]].any()
+    assert data.columns["x"][data.examples("train", 5)].std() == pytest.approx(1.0, abs=0.05)
 
 
 def test_only_images_turn() -> None:

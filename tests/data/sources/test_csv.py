@@ -11,7 +11,7 @@ import fedloom.data.sources.csv as module
 from fedloom.data import csv
 from fedloom.data.partition import natural
 from fedloom.data.split import stratified
-from fedloom.errors import DataError, UnknownName
+from fedloom.errors import ArgumentError, DataError, UnknownName
 
 TEXT = """who,height,colour,class
 ann,1.5,red,yes
@@ -98,6 +98,10 @@ def test_missing_cells_are_the_mean_after_training_statistics(write: Write) -> N
         ),
         (TEXT + ",1,red,yes\n", DataError, "row 5 of people has no user: column who is empty there"),
         (TEXT + "cyd,1,red,?\n", DataError, "row 5 of people has no label: column class is empty there"),
+        (TEXT + "cyd,inf,red,yes\n", DataError, "row 5, column height of .*: inf is too large a number"),
+        (TEXT + "cyd,1e300,red,yes\n", DataError, "row 5, column height of .*: 1e300 is too large a number"),
+        (TEXT.replace("1.5", '"1,5"').replace("2.5", '"2,5"'), DataError, "column height of .* numbers such as '1,5'"),
+        (TEXT + 'cyd,"1' + "0" * 200_000, DataError, "cannot be read after row 0 .*: is a quote not closed"),
         ("", DataError, "is empty: its first line must name the columns"),
         ("who,height,class\n", DataError, "has a header and no rows"),
         ("who,who,class\na,b,c\n", DataError, "names the column 'who' twice"),
@@ -146,3 +150,20 @@ def test_hapt_windows(data_folder: Path) -> None:
     assert data.columns["x"].shape == (5814, 128, 6)
     assert np.bincount(data.columns["y"]).tolist() == [928, 811, 751, 928, 1019, 1013, 56, 33, 68, 62, 84, 61]
     assert len(data.user_names) == 30
+
+
+def test_decimal_commas(write: Write) -> None:
+    data = csv(write(TEXT.replace(",", ";").replace(".", ",")), "class", "who", decimal=",")
+    assert np.nan_to_num(data.columns["x"][:, 0], nan=-1).tolist() == [1.5, -1, 2.5, -1]
+
+
+def test_none_is_a_class_but_no_number(write: Write) -> None:
+    data = csv(write("v,w,class\n1,none,none\nnone,2,walk\n3,null,walk\n4,5,none\n"), "class")
+    assert list(data.class_names) == ["none", "walk"]
+    assert np.isnan(data.columns["x"]).tolist() == [[False, True], [True, False], [False, True], [False, False]]
+
+
+def test_one_name_is_a_list_of_one(write: Write) -> None:
+    assert csv(write(TEXT), "class", "who", drop="colour").columns["x"].shape == (4, 1)
+    with pytest.raises(ArgumentError, match=r"drop must be columns other than the label and the user, but is .'class'."):
+        csv(write(TEXT), "class", "who", drop="class")

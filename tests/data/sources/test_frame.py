@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedloom.data import frame
-from fedloom.errors import DataError, UnknownName
+from fedloom.errors import ArgumentError, DataError, UnknownName
 
 pd = pytest.importorskip("pandas", reason="needs pandas")
 
@@ -39,3 +39,11 @@ def test_what_cannot_be_learned_from() -> None:
         frame(when, "class")
     with pytest.raises(DataError, match="the frame has no rows"):
         frame(people().iloc[:0], "class")
+
+
+def test_repeated_names_and_no_frames() -> None:
+    twice = pd.concat([people(), people()[["n"]]], axis=1)
+    with pytest.raises(DataError, match="the frame names the column 'n' twice"):
+        frame(twice, "class")
+    with pytest.raises(ArgumentError, match="data must be a pandas data frame, but is 'dict'"):
+        frame({"a": [1]}, "a")  # type: ignore[arg-type]

@@ -309,3 +309,17 @@ def test_cats_and_dogs(data_folder: Path) -> None:
         left, top = (image.width - side) / 2, (image.height - side) / 2
         square = image.convert("L").resize((16, 16), Image.Resampling.BICUBIC, (left, top, left + side, top + side))
     assert np.abs(data.columns["x"][2].astype(int) - np.asarray(square)).max() <= 6  # third by name; 6: decoded small
+
+
+def test_train_and_test_folders_are_parts(tmp_path: Path) -> None:
+    for part, many in (("train", 3), ("test", 2), ("Val", 1)):
+        for kind, shade in (("cat", 10), ("dog", 200)):
+            folder = tmp_path / "pets" / part / kind
+            folder.mkdir(parents=True)
+            for i in range(many):
+                Image.new("RGB", (4, 4), (shade, 0, 0)).save(folder / f"{i}.png")
+    data = images(tmp_path / "pets", size=4)
+    assert data.class_names == ("cat", "dog")
+    assert (len(data.train), len(data.validation), len(data.test)) == (6, 2, 4)
+    for rows in (data.train, data.validation, data.test):
+        assert (data.columns["x"][rows, 0, 0, 0] == np.where(data.columns["y"][rows] == 1, 200, 10)).all()
