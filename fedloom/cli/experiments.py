@@ -57,8 +57,7 @@ def run_command(
 
     Shows progress, then a table and a figure; keeps the history, checkpoints and the model in a folder.
 
-    With --central the same model is then trained on the union of all clients' data, for as many
-    passes over it, rounded up.
+    With --central the same model is then trained on the union of all data, for as many passes, rounded up.
 
     Examples:
       fedloom run

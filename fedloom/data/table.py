@@ -10,6 +10,7 @@ import numpy as np
 
 from fedloom.data.dataset import Dataset
 from fedloom.data.order import grouped, within
+from fedloom.data.partition.partition import counted
 from fedloom.errors import DataError, UnknownName, require, whole
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Table:
         named = ", ".join(f"{name} ({many:,} texts)" for name, many in list(texts.items())[:6])
         more = ", …" if len(texts) > 6 else ""
         numbers = len(features) - len(texts)
-        return f"{numbers:,} columns of numbers" + (f", {len(texts):,} of texts: {named}{more}" if texts else "")
+        told = counted(numbers, "column of numbers", "columns of numbers")
+        return told + (f", {len(texts):,} of texts: {named}{more}" if texts else "")
 
     def _texts(self, argument: str, name: str) -> Texts:
         """A column as texts, none of them missing."""

@@ -51,7 +51,14 @@ def plot(
             _panel(axes, runs, metric, x)
             if target is not None and metric == "accuracy":
                 axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
-        grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label="faint: as measured")
+        grid[0, 0].plot(
+            [],
+            [],
+            color="grey",
+            alpha=0.4,
+            linewidth=1,
+            label="bold: best so far, faint: as measured" if len(runs) > 1 else "faint: as measured",
+        )
         grid[0, 0].legend(loc="lower right", fontsize="small")
         if file:
             save(figure, file)

@@ -53,7 +53,7 @@ def test_what_is_no_label() -> None:
 
 def test_the_note_says_what_the_features_are() -> None:
     columns = {"n": np.zeros(4), "colour": texts("red", "blue", "red", ""), "class": texts(*"abab")}
-    assert Table("toy", columns).dataset("class").note == "1 columns of numbers, 1 of texts: colour (2 texts)"
+    assert Table("toy", columns).dataset("class").note == "1 column of numbers, 1 of texts: colour (2 texts)"
 
 
 def test_too_many_texts() -> None:
