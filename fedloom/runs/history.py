@@ -64,6 +64,24 @@ class History:
         hit = values <= target if lower_is_better(name) else values >= target
         return int(self.column("round")[np.argmax(hit)]) if hit.any() else None
 
+    def crossing(self, name: str, target: float) -> float | None:
+        """Where the best of a measure so far crosses the target, between two evaluations by linear interpolation, in
+        rounds; ``None`` if it does not. This is how McMahan et al. (2017, section 3) count rounds.
+
+        >>> history = History(({"round": 10, "test_accuracy": 0.5}, {"round": 20, "test_accuracy": 0.9}))
+        >>> history.crossing("test_accuracy", 0.7)
+        15.0
+        """
+        if self.reached(name, target) is None:
+            return None
+        sign = -1 if lower_is_better(name) else 1
+        best, rounds = sign * self.so_far(name), self.column("round")
+        i = int(np.argmax(best >= sign * target))
+        if i == 0:
+            return float(rounds[0])
+        share = (sign * target - best[i - 1]) / (best[i] - best[i - 1])
+        return float(rounds[i - 1] + share * (rounds[i] - rounds[i - 1]))
+
 
 def lower_is_better(name: str) -> bool:
     """Whether a smaller value of this measure is better.

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,11 @@ from fedloom.tasks import Task, Variables
 from fedloom.trees import flatten, member, nbytes, stack, unflatten
 
 Watch = Callable[[Sequence[History]], None]
+Race = Callable[[Sequence[History]], Collection[int]]
+"""Histories → which of the experiments need not go on."""
 Identity = dict[str, Any]
 HISTORY, MODEL = "history.json", "model.safetensors"
+COMPILING = 15.0  # seconds that another program may take to compile
 
 
 @dataclass(frozen=True)
@@ -133,18 +136,27 @@ def train(
     folders: Sequence[Path | None],
     labels: Sequence[str],
     watch: Watch | None = None,
+    race: Race | None = None,
 ) -> list[Run]:
-    """Run experiments side by side in one program until each has stopped. All are at the same round when they begin."""
+    """Run experiments side by side in one program until each has stopped. All are at the same round when they begin.
+
+    Those that have stopped cost nothing more once it pays to go on in a smaller program without them.
+    """
     require(settings.every >= 1, "every", "at least 1", settings.every)
     require(all(0 <= seed < 2**32 for seed in seeds), "seed", "between 0 and 4294967295", list(seeds))
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
     check_fits(task, data)
-    program = engine.program(data, task, algorithms, seeds)
+
+    def program(chosen: Sequence[int]) -> Program:
+        return engine.program(data, task, [algorithms[i] for i in chosen], [seeds[i] for i in chosen])
+
     identities = [identity(data, task, a, s) for a, s in zip(algorithms, seeds, strict=True)]
-    state, histories = restore(program, folders, identities)
-    ongoing = Ongoing(program, settings, list(folders), identities, list(labels), algorithms, histories, watch)
+    whole = program(range(len(seeds)))
+    state, histories = restore(whole, folders, identities)
+    ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
+    ongoing.watch, ongoing.race = watch, race
     return ongoing.run(state)
 
 
@@ -167,17 +179,20 @@ class Ongoing:
     def __init__(
         self,
         program: Program,
+        rebuild: Callable[[Sequence[int]], Program],
         settings: Settings,
         folders: list[Path | None],
         identities: list[Identity],
         labels: list[str],
         algorithms: Sequence[Algorithm],
         histories: list[History],
-        watch: Watch | None,
     ) -> None:
-        self.program, self.settings, self.folders, self.identities = program, settings, folders, identities
-        self.labels, self.algorithms, self.histories, self.watch = labels, algorithms, histories, watch
+        self.program, self.rebuild, self.settings, self.folders = program, rebuild, settings, folders
+        self.identities, self.labels, self.algorithms, self.histories = identities, labels, algorithms, histories
+        self.watch: Watch | None = None
+        self.race: Race | None = None
         self.finished: dict[int, Run] = {}
+        self.inside = list(range(len(histories)))  # the experiments that the program computes, in its order
         before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
         self.began = time.perf_counter() - before
         self.saved = time.perf_counter()
@@ -195,10 +210,11 @@ class Ongoing:
                 state, did = self.program.advance(state, now, rounds)
                 self.record(state, did)
                 self.settle(state, before)
+                state = self.shrink(state, now + rounds)
                 if time.perf_counter() - self.saved > self.settings.save_seconds:
                     self.save(state)
         for i in self.active:
-            self.finish(i, member(state, i), "interrupted; it can be resumed")
+            self.finish(i, self.of(state, i), "interrupted; it can be resumed")
         return [self.finished[i] for i in range(len(self.histories))]
 
     @property
@@ -206,14 +222,31 @@ class Ongoing:
         """The experiments that have not stopped."""
         return [i for i in range(len(self.histories)) if i not in self.finished]
 
+    def of(self, state: ServerState, i: int) -> ServerState:
+        """The state of one experiment."""
+        mine: ServerState = member(state, self.inside.index(i))
+        return mine
+
+    def shrink(self, state: ServerState, now: int) -> ServerState:
+        """Go on in a smaller program if that saves more than compiling it costs."""
+        gone = 1 - len(self.active) / len(self.inside)
+        a_round = (time.perf_counter() - self.began) / max(now, 1)
+        if gone < 0.5 or not self.active or gone * a_round * (self.settings.stop.rounds - now) < COMPILING:
+            return state
+        kept = stack([self.of(state, i) for i in self.active])
+        self.inside = self.active
+        self.program = self.rebuild(self.inside)
+        return self.program.place(kept)
+
     def record(self, state: ServerState, did: Rounds | None) -> None:
         """Evaluate, and add a row to every history that goes on."""
         measured = {split: self.program.evaluate(state, split) for split in self.settings.splits}
         seconds = time.perf_counter() - self.began
         for i in self.active:
-            history = self.histories[i]
-            metrics = {f"{s}_{name}": float(v[i]) for s, values in measured.items() for name, v in values.items()}
-            self.histories[i] = history + {**costs(self.program, state, did, history, i), "seconds": seconds, **metrics}
+            history, at = self.histories[i], self.inside.index(i)
+            metrics = {f"{s}_{name}": float(v[at]) for s, values in measured.items() for name, v in values.items()}
+            row = {**costs(self.program, state, did, history, at), "seconds": seconds, **metrics}
+            self.histories[i] = history + row
         if self.watch:
             self.watch(self.histories)
 
@@ -223,9 +256,11 @@ class Ongoing:
             row = self.histories[i].rows[-1]
             broken = [name for name, value in row.items() if not math.isfinite(value)]
             if broken and before is not None:
-                self.diverge(i, member(before, i), broken[0])
+                self.diverge(i, self.of(before, i), broken[0])
             elif reason := self.settings.stop.reason(self.histories[i]):
-                self.finish(i, member(state, i), reason)
+                self.finish(i, self.of(state, i), reason)
+        for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
+            self.finish(i, self.of(state, i), "overtaken by others")
 
     def diverge(self, i: int, good: ServerState, name: str) -> None:
         """Stop an experiment whose numbers ceased to be numbers, at its last good state."""
@@ -249,7 +284,7 @@ class Ongoing:
         """Checkpoint every experiment that goes on."""
         for i in self.active:
             if self.folders[i]:
-                self.write(i, jax.tree.map(np.array, member(state, i)))
+                self.write(i, jax.tree.map(np.array, self.of(state, i)))
         self.saved = time.perf_counter()
 
     def write(self, i: int, state: ServerState) -> None:

@@ -3,6 +3,7 @@ import pytest
 
 from fedloom.errors import UnknownName
 from fedloom.runs import History
+from fedloom.runs.history import from_rows
 
 ROWS = ({"round": 0, "a_loss": 3.0, "a_accuracy": 0.1}, {"round": 2, "a_loss": 1.0, "a_accuracy": 0.6},
         {"round": 4, "a_loss": 2.0, "a_accuracy": 0.5})  # fmt: skip
@@ -35,3 +36,13 @@ def test_an_unknown_column_lists_the_known() -> None:
 
 def test_a_value_that_a_row_lacks_is_nan() -> None:
     assert np.isnan((History(ROWS[:1]) + {"round": 9, "new": 1.0}).column("new")[0])
+
+
+def test_crossings_are_interpolated_on_the_best_so_far() -> None:
+    values = [(0, 0.1), (5, 0.8), (10, 0.6), (15, 0.9), (20, 0.95)]
+    history = from_rows({"round": r, "test_accuracy": a, "test_loss": 1 - a} for r, a in values)
+    assert history.crossing("test_accuracy", 0.85) == pytest.approx(12.5)  # between 0.8, kept from round 5, and 0.9
+    assert history.crossing("test_loss", 0.15) == pytest.approx(12.5)
+    assert history.crossing("test_accuracy", 0.8) == 5
+    assert history.crossing("test_accuracy", 0.1) == 0
+    assert history.crossing("test_accuracy", 0.96) is None

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import fedloom as fl
+import fedloom.runs.runner as runner
 from fedloom.data import FederatedData
+from fedloom.engines import Program
 from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName
 from fedloom.runs import checkpoint
 from fedloom.runs.runner import Settings
@@ -224,3 +226,28 @@ def test_a_model_that_does_not_fit_the_data(generated: Callable[..., FederatedDa
         fl.run(data, fl.tasks.two_nn(), fl.fedavg(), rounds=1)
     with pytest.raises(ArgumentError, match="but is 'logistic for 2 classes'"):
         fl.run(data, fl.tasks.logistic(inputs=4, classes=2), fl.fedavg(), rounds=1)
+
+
+def test_experiments_that_stopped_leave_the_program(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side, three of four stop early; the fourth goes on in a smaller program, and nothing changes for it."""
+    data, task = generated([8, 8, 8]), fl.tasks.logistic(inputs=4, classes=3)
+    engine, algorithms = fl.engines.compiled(lanes=3, devices=1), [fl.fedavg(lr=lr) for lr in (0.1, 0.2, 0.3, 0.4)]
+    settings = Settings(fl.runs.Stop(rounds=6), ("test",))
+
+    def go(race: runner.Race | None) -> list[fl.Run]:
+        names = [f"{i}" for i in range(4)]
+        return runner.train(engine, data, task, algorithms, [0, 1, 2, 3], settings, [None] * 4, names, race=race)
+
+    whole = go(None)
+    monkeypatch.setattr(runner, "COMPILING", 0.0)
+    sizes = []
+    place = Program.place
+    monkeypatch.setattr(Program, "place", lambda self, state: sizes.append(self.plan.members) or place(self, state))
+    raced = go(lambda histories: [0, 1, 3] if histories[0].last("round") >= 2 else [])
+    assert sizes[-1] == 1
+    assert [int(run.history.last("round")) for run in raced] == [2, 2, 6, 2]
+    assert raced[0].stopped == "overtaken by others"
+    assert raced[2].history.last("test_loss") == pytest.approx(whole[2].history.last("test_loss"), rel=1e-5)
+    assert raced[2].history.last("steps") == whole[2].history.last("steps")
