@@ -219,3 +219,18 @@ def test_bad_data_is_one_sentence_and_exit_code_2(arguments: list[str], message:
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.output
+
+
+def test_reproduce_prints_what_is_recorded_and_writes_a_page() -> None:
+    results = Path(__file__).parents[1] / "results"
+    arguments = ["reproduce", "mcmahan2017", "table1", "--from-results", "--results", str(results), "--page", "t.md"]
+    result = fedloom(*arguments)
+    assert result.exit_code == 0
+    assert "Table 1, 2NN, E = 1, rounds to 97 %" in result.stdout
+    assert "| C = 0 |" in Path("t.md").read_text()
+
+
+def test_reproduce_what_is_not_there() -> None:
+    assert "paper must be one of mcmahan2017" in fedloom("reproduce", "attention2017").stderr
+    assert "part must be one of table1, table2" in fedloom("reproduce", "mcmahan2017", "table9").stderr
+    assert "nothing is recorded in results" in fedloom("reproduce", "mcmahan2017", "--from-results").stderr

@@ -4,8 +4,9 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "fedloom"
-PACKAGES = "errors settings progress style trees shuffle data tasks local combine algorithms engines runs cli __main__"
-ORDER = PACKAGES.split(" ")
+PACKAGES = """errors settings progress style trees shuffle data tasks local combine algorithms engines runs recipes cli
+__main__"""
+ORDER = PACKAGES.split()
 
 
 def modules() -> dict[str, Path]:

@@ -133,6 +133,14 @@ class Experiment:
                 raise UnknownName("a field of an experiment", name, names)
         return dataclasses.replace(self, **changes)
 
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from their defaults.
+
+        >>> Experiment(model="cnn", epochs=5).changed()
+        {'model': 'cnn', 'epochs': 5}
+        """
+        return {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != f.default}
+
     def to_toml(self) -> str:
         """The experiment as TOML, complete."""
         lines, group = [], None
