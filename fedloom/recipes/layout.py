@@ -75,7 +75,7 @@ Rounds of communication until the best test accuracy so far crosses the target, 
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
 number is the mean over {seeds} seeds at the best rate. In brackets, how many times fewer than in the first row.
 {recorded}
-Drawn by `fedloom reproduce {paper} --from-results --page docs/{paper}.md`; cells that are not recorded are shown as –."""
+Drawn by `fedloom reproduce {paper} --from-results --page docs/{paper}.md`; cells not recorded are shown as –."""
 
 
 def filled(grid: Grid, cells: Mapping[str, Cell], found: Mapping[str, Outcome]) -> list[list[str]]:

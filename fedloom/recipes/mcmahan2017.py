@@ -81,11 +81,11 @@ def cell(
     paper = numbers.get("paper")
     rounds = int(1.5 * paper) + 10 if paper else LONGEST[model]
     every = 1 if rounds <= 300 else 2 if rounds <= 1000 else 5
-    where = {"data": "mnist", "clients": 100} if model != "lstm" else {"data": "shakespeare"}
-    if model == "lstm" and partition == "iid":
-        where["clients"] = len(shakespeare().user_names)
+    roles = len(shakespeare().user_names) if partition == "iid" else 100  # by role, clients are who there is
     experiment = Experiment(
+        data="shakespeare" if model == "lstm" else "mnist",
         partition=partition,
+        clients=roles if model == "lstm" else 100,
         model=model,
         fraction=fraction,
         epochs=epochs,
@@ -94,6 +94,5 @@ def cell(
         rounds=-(-rounds // every) * every,
         every=every,
         evaluate="test",
-        **where,  # type: ignore[arg-type]
     )
     return Cell(name, experiment, RATES[model, batch_size], numbers)
