@@ -63,7 +63,7 @@ class Experiment:
     pool: str = about("yes: deal the test set of the data too, and split everything", "no", group="Clients")
     validation: int = about("examples held out at random before partitioning", 0, group="Clients")
     data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
-    model: str = about("model: 2nn, cnn, logistic or lstm", "2nn", group="Model")
+    model: str = about("model: 2nn, cnn, cifar-cnn, logistic or lstm", "2nn", group="Model")
     algorithm: str = about("algorithm: fedavg, fedsgd or central", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     epochs: int = about("E, passes over a client's examples in a round", 1)

@@ -1,0 +1,54 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from fedloom.tasks import cifar_cnn
+from fedloom.tasks.cifar_cnn import distorted, middle, normalised, pool
+
+KEY = jax.random.key(0)
+IMAGE = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+
+
+def test_pooling_is_a_window_of_three_at_every_second_pixel() -> None:
+    x = jax.random.normal(KEY, (2, 24, 24, 5))
+    window = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (0, 1), (0, 1), (0, 0)))
+    assert (pool(x) == window).all()
+
+
+def test_normalisation_by_hand() -> None:
+    x = np.random.default_rng(0).normal(size=(1, 1, 1, 12)).astype(np.float32)
+    for c in range(12):
+        near = x[0, 0, 0, max(0, c - 4) : c + 5]
+        expected = x[0, 0, 0, c] / (1 + 0.001 / 9 * (near**2).sum()) ** 0.75
+        assert normalised(jnp.asarray(x))[0, 0, 0, c] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_middle_is_whitened() -> None:
+    found = np.asarray(middle(jnp.asarray(IMAGE)))
+    cut = IMAGE[4:28, 4:28].astype(float)
+    assert np.abs(found - (cut - cut.mean()) / cut.std()).max() < 1e-5
+
+
+def test_distortions_differ_by_key_and_are_crops_up_to_brightness_contrast_and_flip() -> None:
+    keys = jax.random.split(KEY, 40)
+    seen = np.asarray(jax.vmap(lambda k: distorted(jnp.asarray(IMAGE), k))(keys))
+    assert len({image.tobytes() for image in seen}) == 40
+    assert np.abs(seen.mean(axis=(1, 2, 3))).max() < 1e-4
+    crops = [IMAGE[i : i + 24, j : j + 24, 0] for i in range(9) for j in range(9)]
+    crops += [crop[:, ::-1] for crop in crops]
+    for image in seen[:5]:  # the first colour is a linear function of some crop's, flipped or not
+        fits = [abs(np.corrcoef(crop.ravel(), image[..., 0].ravel())[0, 1]) for crop in crops]
+        assert max(fits) > 0.9999
+
+
+def test_testing_is_not_random_and_decay_counts_in_training_only() -> None:
+    task = cifar_cnn()
+    variables = task.init(KEY)
+    batch = {"x": jnp.asarray(IMAGE)[None], "y": jnp.array([3])}
+    assert task.metrics(variables, batch)["loss"][0] == task.metrics(variables, batch)["loss"][0]
+    weights = sum(float((variables.params[name]["w"] ** 2).sum()) for name in ("dense1", "dense2"))
+    losses = np.array([task.loss(variables, batch, k)[0][0] for k in jax.random.split(KEY, 8)])
+    assert losses.std() > 0
+    assert (losses > 0.002 * weights).all()
