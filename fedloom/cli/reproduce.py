@@ -105,10 +105,8 @@ def run(paper: str, cells: list[Cell], folder: Path, quick: bool, quiet: bool, s
         if not quiet:
             ours = f"{outcome.rounds:.1f}" if outcome.rounds is not None else "not reached"
             theirs = cell.published.get("paper")
-            told = (
-                f"{cell.name}: {ours} rounds at lr {outcome.winner:g} (paper {theirs or '–'}), {about['seconds']:.0f} s"
-            )
-            errors.print(told, highlight=False)
+            took = f"at lr {outcome.winner:g}, {about['seconds']:.0f} s"
+            errors.print(f"{cell.name}: {ours} rounds (paper {theirs or '–'}) {took}", highlight=False)
 
 
 def shown(grid: layout.Grid, lines: list[list[str]]) -> Table:

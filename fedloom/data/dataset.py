@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.data.federated import FederatedData, check_columns, check_rows
+from fedloom.data.federated import FederatedData, check_columns, check_rows, told
 from fedloom.data.held import Held, held
 from fedloom.data.partition.partition import Columns, Deal, Examples, Partition, counted
-from fedloom.data.split.split import TRAIN, Split
+from fedloom.data.split.split import JUDGED, TRAIN, Split
 from fedloom.errors import ArgumentError, DataError, whole
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Dataset:
         if users is None:
             return
         if not isinstance(users, np.ndarray) or users.dtype.kind not in "iu" or users.shape != (n,):
-            raise DataError(f"the users of {self.name} must be {n:,} whole numbers, but are {_told(users)}")
+            raise DataError(f"the users of {self.name} must be {n:,} whole numbers, but are {told(users)}")
         if n and not 0 <= users.min() <= users.max() < len(self.user_names):
             raise DataError(
                 f"the users of {self.name} must be below {len(self.user_names):,}, the number of their names, and not "
@@ -124,7 +124,9 @@ class Dataset:
         self, name: str, having: Held, notes: Sequence[str] = (), scheme: Partition | None = None, seed: int = 0
     ) -> FederatedData:
         """These examples, held so: standardised by what is trained on, and skewed as a partition says."""
-        columns = self.standardised(having.clients["train"].rows(having.index))
+        columns = self.columns
+        if self.standardise is not None:
+            columns = self.standardised(having.clients["train"].rows(having.index))
         if scheme is not None and scheme.change:
             columns = scheme.change(columns, having.owners(len(columns["y"])), np.random.default_rng([seed, 0xFEA7]))
         return FederatedData(
@@ -142,12 +144,11 @@ class Dataset:
 
     def standardised(self, train: Int[np.ndarray, " train"]) -> Columns:
         """The columns, their numbers (x - mean)/deviation of the training examples and 0 where they are missing."""
-        if self.standardise is None:
-            return self.columns
-        x, seen = self.columns["x"], np.sort(train)
-        wide = max(1, int(np.prod(x.shape[1:])))
-        blocks = [seen[i : i + max(1, BLOCK // wide)] for i in range(0, len(seen), max(1, BLOCK // wide))]
-        axes = tuple(range(x.ndim - 1))
+        assert self.standardise is not None
+        x, axes = self.columns["x"], tuple(range(self.columns["x"].ndim - 1))
+        step = max(1, BLOCK // max(1, int(np.prod(x.shape[1:]))))
+        seen = np.sort(train)
+        blocks = [seen[start : start + step] for start in range(0, len(seen), step)]
         infinite = next((block[row] for block in blocks for row in np.nonzero(np.isinf(x[block]))[0][:1]), None)
         if infinite is not None:
             raise DataError(f"row {infinite} of column x of {self.name} holds infinity: correct or drop it")
@@ -158,9 +159,9 @@ class Dataset:
         mean = np.where(self.standardise, mean, 0)
         scale = np.where(self.standardise & (deviation > 1e-12 * np.abs(mean)) & (deviation > 0), deviation, 1)
         scaled = np.empty(x.shape, np.float32)
-        for start in range(0, len(x), max(1, BLOCK // wide)):
-            rows = slice(start, start + max(1, BLOCK // wide))
-            scaled[rows] = np.where(np.isnan(x[rows]), 0, (x[rows] - mean) / scale)
+        for start in range(0, len(x), step):
+            rows = x[start : start + step]
+            scaled[start : start + step] = np.where(np.isnan(rows), 0, (rows - mean) / scale)
         return {**self.columns, "x": scaled}
 
     def _examples(self) -> Examples:
@@ -177,12 +178,12 @@ class Dataset:
             return np.full(len(deal.rows), TRAIN, np.int8)
         if split.by_label and labels is None:
             raise DataError(f"the split {split.name} goes by class, but {self.name} has no single class an example")
-        for name, share, own in (("validation", split.shares.validation, self.validation),
-                                 ("test", split.shares.test, self.test)):  # fmt: skip
-            if share and len(own):
+        for _, name in JUDGED:
+            own = self.parts[name]
+            if getattr(split.shares, name) and len(own):
                 raise DataError(
                     f"{self.name} has a {name} set of its own ({len(own):,} examples): split with {name}=0, or pool() "
-                    "the data set first"
+                    "the data set first (--pool yes)"
                 )
         part = split.assign(deal, labels[deal.rows] if labels is not None else None, rng)
         if split.by_client:
@@ -199,7 +200,3 @@ class Dataset:
                 f"training, validation and testing: leave out those with fewer than {split.shares.least()} (least), "
                 "or use fewer clients"
             )
-
-
-def _told(array: object) -> str:
-    return f"{array.dtype} of {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__

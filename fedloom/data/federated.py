@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from fedloom.data.order import gather
+from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError, UnknownName, whole
 
 
@@ -24,7 +25,7 @@ class Ranges:
         """Raise a :class:`DataError` unless these are the ranges of so many clients in an index of so many rows."""
         for array in (self.start, self.size):
             if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != (clients,):
-                raise DataError(f"{name} must be whole numbers, {clients:,} of them, but are {_told(array)}")
+                raise DataError(f"{name} must be whole numbers, {clients:,} of them, but are {told(array)}")
         ends = self.start.astype(np.int64) + self.size
         if clients and (self.start.min() < 0 or self.size.min() < 0 or ends.max() > n):
             raise DataError(f"{name} lie outside its index of {n:,} examples")
@@ -88,7 +89,7 @@ class FederatedData:
     @property
     def splits(self) -> tuple[str, ...]:
         """The parts that have examples."""
-        return tuple(name for name in ("train", "validation", "test") if self._has(name))
+        return tuple(name for name in PARTS if self._has(name))
 
     def examples(self, split: str, client: int | None = None) -> np.ndarray:
         """The example numbers of a part: of one client, or of everybody."""
@@ -202,36 +203,30 @@ def check_columns(name: str, columns: dict[str, np.ndarray], classes: int) -> No
         column = columns.get(wanted)
         if not isinstance(column, np.ndarray) or column.ndim < 1:
             raise DataError(
-                f"{name} must have a column {wanted}, an array with a row for each example, but has {_told(column)}"
+                f"{name} must have a column {wanted}, an array with a row for each example, but has {told(column)}"
             )
     lengths = {column: len(values) for column, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns of {name} differ in length: {lengths}")
     if columns["y"].dtype.kind not in "iu":
-        raise DataError(
-            f"the labels y of {name} must be class numbers, whole and from 0, but are {_told(columns['y'])}"
-        )
+        raise DataError(f"the labels y of {name} must be class numbers, whole and from 0, but are {told(columns['y'])}")
 
 
 def check_rows(name: str, parts: dict[str, np.ndarray], n: int) -> None:
     """Raise a :class:`DataError` unless the parts list examples that are there, and none twice."""
     for part, rows in parts.items():
         if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rows.dtype.kind not in "iu":
-            raise DataError(f"{part} of {name} must be an array of example numbers, but is {_told(rows)}")
+            raise DataError(f"{part} of {name} must be an array of example numbers, but is {told(rows)}")
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
             raise DataError(f"{part} of {name} names examples {rows.min()} to {rows.max()}, but there are 0 to {n - 1}")
-    seen = np.zeros(n, bool)
+    seen, many = np.zeros(n, bool), 0
     for part, rows in parts.items():
-        if seen[rows].any() or len(rows) != np.count_nonzero(_marked(rows, n)):
-            raise DataError(f"{part} of {name} has an example that is there twice, or in another part too")
         seen[rows] = True
+        many += len(rows)
+        if np.count_nonzero(seen) < many:
+            raise DataError(f"{part} of {name} has an example that is there twice, or in another part too")
 
 
-def _marked(rows: np.ndarray, n: int) -> np.ndarray:
-    marks = np.zeros(n, bool)
-    marks[rows] = True
-    return marks
-
-
-def _told(value: object) -> str:
+def told(value: object) -> str:
+    """What a value is, for an error: an array's type and shape, or the type of anything else."""
     return f"{value.dtype} of {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -61,7 +61,9 @@ def find(name: str | Path, folder: str | Path | None = None) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Inside, a temporary path beside the given one; it takes its place in the end, or vanishes after an error."""
+    """Inside, a temporary path beside the given one; in the end it is flushed to the disk and takes its place at once,
+    or vanishes after an error.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -72,6 +74,8 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary.chmod(0o666 & ~_umask())  # as any new file, not for the owner alone
     try:
         yield temporary
+        with temporary.open("rb+") as written:
+            os.fsync(written.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import numpy as np
 from fedloom.data.federated import Ranges
 from fedloom.data.order import grouped, starts
 from fedloom.data.partition.partition import Deal, counted
-from fedloom.data.split.split import PARTS, TEST, TRAIN, VALIDATION
+from fedloom.data.split.split import JUDGED, PARTS, TRAIN
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -58,7 +58,7 @@ def held(
     note = ""
     if not trained.all():
         idle = ~trained[owner]
-        for code, name in ((VALIDATION, "validation"), (TEST, "test")):
+        for code, name in JUDGED:
             central[name] = np.concatenate([central[name], index[idle & (part == code)]])
         index, owner, part = index[~idle], (np.cumsum(trained) - 1)[owner[~idle]], part[~idle]
         gone = int((~trained).sum())
@@ -73,11 +73,11 @@ def _owned(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Rows with their owners and parts, and the examples that nobody owns."""
     found, owners, parts = [rows["train"][deal.rows]], [deal.owner], [part]
-    central = {name: rows[name] for name in ("validation", "test")}
+    central = {name: rows[name] for _, name in JUDGED}
     if deal.users is not None and users is not None:
         client = np.full(many, -1, np.int32)
         client[deal.users] = np.arange(len(deal.users))
-        for code, name in ((VALIDATION, "validation"), (TEST, "test")):
+        for code, name in JUDGED:
             owner = client[users[central[name]]]
             found.append(central[name][owner >= 0])
             owners.append(owner[owner >= 0])

@@ -17,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from fedloom.data.files import replacing
 from fedloom.errors import CheckpointError
 
 NAME, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
@@ -35,11 +36,10 @@ def write(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a run's newest checkpoint; the one before becomes the previous one."""
     about = {**checkpoint.about, "checksum": _checksum(checkpoint.arrays)}
     content = save(checkpoint.arrays, metadata={"format": FORMAT, "about": json.dumps(about)})
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = atomic_stage(folder / NAME, content)
-    if (folder / NAME).exists():
-        (folder / NAME).replace(folder / PREVIOUS)
-    fresh.replace(folder / NAME)
+    with replacing(folder / NAME) as fresh:
+        fresh.write_bytes(content)
+        if (folder / NAME).exists():
+            (folder / NAME).replace(folder / PREVIOUS)
     _sync(folder)
 
 
@@ -61,18 +61,8 @@ def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a text file at once or not at all."""
-    atomic_stage(path, text.encode()).replace(path)
-
-
-def atomic_stage(path: Path, content: bytes) -> Path:
-    """The content in a temporary file beside the path, on the disk for certain, ready to be renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with fresh.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return fresh
+    with replacing(path) as fresh:
+        fresh.write_bytes(text.encode())
 
 
 def _read(path: Path) -> Checkpoint:

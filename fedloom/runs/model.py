@@ -9,15 +9,16 @@ import numpy as np
 from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
+from fedloom.data.files import replacing
 from fedloom.errors import DataError
-from fedloom.runs.checkpoint import atomic_stage
 from fedloom.tasks import Variables
 from fedloom.trees import flatten
 
 
 def save(file: Path, variables: Variables) -> None:
     """Write a model: each array under its dotted name, such as ``params.hidden1.w``."""
-    atomic_stage(file, to_bytes(flatten(variables), metadata={"format": "fedloom model 1"})).replace(file)
+    with replacing(file) as fresh:
+        fresh.write_bytes(to_bytes(flatten(variables), metadata={"format": "fedloom model 1"}))
 
 
 def load(file: Path) -> Variables:

@@ -92,7 +92,7 @@ def _ending(path: Path) -> str:
 def deal(e: Experiment, dataset: Dataset, folder: Path | None = None) -> FederatedData:
     """The data set dealt to clients and split as an experiment says."""
     if e.partition.endswith(PARTITION):
-        for name in ("split", "validation_share", "test_share", "validation", "pool"):
+        for name in ("split", "validation_share", "test_share", "validation", "pool", "least"):
             given, usual = getattr(e, name), DEFAULTS[name]
             require(given == usual, name, "left alone with a saved partition, which says who has what", given)
         _check_used(e, "partition", e.partition, ())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedloom.data import saved
 from fedloom.errors import ArgumentError, DataError, UnknownName
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import SCHEMES, SPLITS, federated, read
@@ -103,6 +104,16 @@ def test_asking_for_a_share_is_asking_for_a_split() -> None:
     found = federated(Experiment(validation_share=0.1, clients=10))
     assert len(found.examples("validation")) == 6_000
     assert len(found.examples("test")) == 10_000
+
+
+def test_a_saved_partition_says_everything(folder: Path) -> None:
+    people = {"data": "people.csv", "label": "class", "user": "who"}
+    saved.save(federated(Experiment(**people), folder), folder / "p.safetensors")  # type: ignore[arg-type]
+    loaded = federated(Experiment(**people, partition="p.safetensors"), folder)  # type: ignore[arg-type]
+    assert list(loaded.client_names) == ["u0", "u1", "u2", "u3"]
+    for name, value in (("split", "naive"), ("test_share", 0.1), ("validation", 5), ("pool", "yes"), ("least", 2)):
+        with pytest.raises(ArgumentError, match=f"{name} must be left alone with a saved partition"):
+            federated(Experiment(**people, partition="p.safetensors", **{name: value}), folder)  # type: ignore[arg-type]
 
 
 def test_pooling_the_test_set() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from csv import Error as CsvError
 from csv import reader
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -131,8 +132,9 @@ class Gatherer:
         if self.text:
             self.blocks.append(np.array([self._code(cell.strip()) for cell in cells], np.int32))
             return
+        parse = float if self.decimal == "." else partial(number, decimal=self.decimal)
         try:
-            numbers = np.array(list(map(float, cells)))
+            numbers = np.array(list(map(parse, cells)))
         except ValueError:
             numbers = np.array([self._number(c, start + i) for i, c in enumerate(cells)])
         wrong = np.flatnonzero(np.abs(numbers) > LARGEST)
@@ -154,7 +156,7 @@ class Gatherer:
         if cell.strip().lower() in NO_NUMBER:
             return np.nan
         try:
-            return float(cell.replace(self.decimal, "."))
+            return number(cell, self.decimal)
         except ValueError:
             raise DataError(
                 f"row {row}, column {self.name} of {self.path}: {cell!r} is not a number, as most of the column is: "
@@ -196,12 +198,23 @@ def _some(path: Path, lines: Iterator[list[str]], start: int) -> Rows:
 def _numeric(cells: Sequence[str], decimal: str) -> bool:
     """Whether most of the cells that hold something hold numbers."""
     held = [cell for cell in cells if cell.strip().lower() not in NO_NUMBER]
-    return 2 * sum(_is_number(cell.replace(decimal, ".")) for cell in held) > len(held) or not held
+    return 2 * sum(_is_number(cell, decimal) for cell in held) > len(held) or not held
 
 
-def _is_number(cell: str) -> bool:
+def number(cell: str, decimal: str) -> float:
+    """The number in a cell. Where decimals follow a comma, a point is no part of a number: 1.234 may be a thousand.
+
+    >>> number("1,5", decimal=",")
+    1.5
+    """
+    if decimal != "." and "." in cell:
+        raise ValueError(cell)
+    return float(cell.replace(decimal, "."))
+
+
+def _is_number(cell: str, decimal: str) -> bool:
     try:
-        float(cell)
+        number(cell, decimal)
     except ValueError:
         return False
     return True

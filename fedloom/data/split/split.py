@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
+JUDGED = ((VALIDATION, "validation"), (TEST, "test"))
+"""The parts that are not trained on."""
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,11 @@ def test_decimal_commas(write: Write) -> None:
     assert np.nan_to_num(data.columns["x"][:, 0], nan=-1).tolist() == [1.5, -1, 2.5, -1]
 
 
+def test_a_point_among_decimal_commas_is_no_number(write: Write) -> None:
+    with pytest.raises(DataError, match=r"row 3, column height of .*: '1.234' is not a number"):
+        csv(write("height;class\n1,5;a\n2,5;b\n1.234;a\n2;b\n"), "class", decimal=",")
+
+
 def test_none_is_a_class_but_no_number(write: Write) -> None:
     data = csv(write("v,w,class\n1,none,none\nnone,2,walk\n3,null,walk\n4,5,none\n"), "class")
     assert list(data.class_names) == ["none", "walk"]
