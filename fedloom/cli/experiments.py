@@ -166,9 +166,10 @@ def go_sweep(folder: Path, manner: Manner) -> None:
 
 def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = False) -> None:
     """Run an experiment in a folder, and the same on the union if that is wanted, and tell what came of it."""
+    beside = "federated, to be shown beside central"
+    require(not central or experiment.algorithm != "central", "algorithm", beside, experiment.algorithm)
     data = build(experiment, folder, manner)
     if central:
-        require(experiment.algorithm != "central", "algorithm", "federated, to be shown beside central", "central")
         (folder / CENTRAL).mkdir(parents=True, exist_ok=True)
     runs, passes = [trained(experiment, data, folder, manner)], 0.0
     if central and runs[0].finished:
@@ -178,9 +179,9 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
-    beside = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
+    compared = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
     files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}"
-    tell(manner.quiet, manner.json, result, *tables, *beside, files)
+    tell(manner.quiet, manner.json, result, *tables, *compared, files)
     for run in runs:
         if run.diverged:
             raise FedloomError(run.stopped)
