@@ -34,7 +34,7 @@ class Compiled:
         first = machine.devices()[0]
         if first.platform == "cpu" and self.lanes is None:
             return 1
-        rows = algorithm.local.rows(int(data.clients["train"].size.max()))
+        rows = algorithm.local.rows(data.clients["train"].size)
         lanes = self.lanes or algorithm.cohort(len(data))
         return max(1, int(SHARE * machine.memory(first) / (lanes * lane_bytes(task, algorithm, data.columns, rows))))
 

@@ -14,7 +14,8 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
-from fedloom.engines.plan import Plan, footprint
+from fedloom.engines.memory import footprint
+from fedloom.engines.plan import Plan
 from fedloom.engines.store import Store, row_bytes
 from fedloom.tasks.task import Task, Variables
 

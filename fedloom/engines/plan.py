@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from jax.sharding import Mesh
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm
+from fedloom.engines.memory import peak
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def plan(
     """
     local, m = algorithm.local, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
-    rows = local.rows(largest)
+    rows = local.rows(sizes)
     steps = np.asarray(local.epochs * -(-sizes // rows))
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
@@ -75,6 +75,8 @@ def plan(
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
         useful = np.ceil(mine * steps.mean() / steps.max())
         lanes = int(max(1, min(mine, fits, useful)))
+        if steps.min() == steps.max():  # equal clients: as many in the last turn as in the others
+            lanes = -(-mine // -(-mine // lanes))
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
     return Plan(mesh, members, lanes, segment, lanes >= mine and segment >= steps.max(), rows, accumulates)
@@ -99,7 +101,7 @@ def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
 
 
 def lane_bytes(task: Task, algorithm: Algorithm, example: Batch, rows: int) -> int:
-    """An upper bound on the memory that a lane needs: everything that one step computes, kept."""
+    """About the memory that a lane needs: what one step has computed and still needs, at most."""
     local = algorithm.local
 
     def step(key: Any, batch: Batch) -> PyTree:
@@ -108,22 +110,4 @@ def lane_bytes(task: Task, algorithm: Algorithm, example: Batch, rows: int) -> i
         return local.step(task, work, batch, share, jax.numpy.asarray(True), local.lr, key)
 
     batch = {name: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
-    return footprint(step, jax.random.key(0), batch)
-
-
-def footprint(function: Callable[..., PyTree], *arguments: Any) -> int:
-    """The bytes of everything that a function computes on its way."""
-    return _bytes(jax.make_jaxpr(function)(*arguments).jaxpr)
-
-
-def _bytes(jaxpr: Any) -> int:
-    own = sum(int(np.prod(v.aval.shape)) * 4 for equation in jaxpr.eqns for v in equation.outvars)
-    return own + sum(_bytes(inner) for equation in jaxpr.eqns for inner in _inner(equation))
-
-
-def _inner(equation: Any) -> Iterator[Any]:
-    for value in equation.params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            closed = getattr(item, "jaxpr", item)
-            if hasattr(closed, "eqns"):
-                yield closed
+    return peak(step, jax.random.key(0), batch)

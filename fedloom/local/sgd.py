@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from fedloom.errors import choose, require
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
     Scalar = Float[Array, ""] | float
+
+
+SHORT = 0.5  # rows that pieces of batches may be short by, over the examples there are
 
 
 def momentum(lr: Any) -> optax.GradientTransformation:
@@ -61,12 +65,21 @@ class Sgd:
     microbatch: int = static()
     optimizer: Callable[..., optax.GradientTransformation] = static()
 
-    def rows(self, largest: int) -> int:
-        """How many examples one step computes on, where the largest client has that many."""
+    def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
+        """How many examples one step computes on, for clients of these sizes.
+
+        With B = ∞ a batch is computed in pieces: small enough for the memory, and so small that the rows by which
+        clients' last pieces are short are at most half of the examples.
+        """
+        largest = int(sizes.max())
         if self.batch_size is not None:
             return min(self.batch_size, largest)
         pieces = -(-largest // self.microbatch)
-        return -(-largest // pieces)
+        rows = -(-largest // pieces)
+        while int((-(-sizes // rows) * rows).sum()) > (1 + SHORT) * int(sizes.sum()):
+            pieces *= 2
+            rows = -(-largest // pieces)
+        return rows
 
     def steps(self, n: Int[Array, "*shape"], rows: int) -> Int[Array, "*shape"]:
         """How many steps a client with n examples takes."""

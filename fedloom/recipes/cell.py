@@ -1,10 +1,11 @@
-"""Cell: one number of a published table, the experiment behind it, and what was recorded of ours."""
+"""Cell: one experiment of a published table, and what was recorded of ours."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,49 +14,63 @@ import numpy as np
 from fedloom.errors import CheckpointError
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
+from fedloom.runs.history import History
+
+ACCURACY = "test_accuracy"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a published table: rounds until a test accuracy is reached.
+    """One experiment of a published table: how many rounds until test accuracies are reached.
 
     Arguments:
         name: of its file.
-        experiment: all but the learning rate and the seed.
+        experiment: all but the learning rate, its decay and the seed; its target is the last of the targets.
         rate: the learning rate about which to look for the best.
-        published: who published which number for it; ``None``: they did not get there, or did not say.
+        decays: the factors by which it may change every round.
+        targets: the test accuracies to reach, the hardest last.
     """
 
     name: str
     experiment: Experiment
     rate: float
-    published: Mapping[str, float | None] = field(default_factory=dict)
-
-    @property
-    def target(self) -> float:
-        """The test accuracy to reach."""
-        assert self.experiment.target is not None
-        return self.experiment.target
+    decays: tuple[float, ...] = (1.0,)
+    targets: tuple[float, ...] = (0.99,)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a cell: what a learning rate and a seed came to.
+    """One run of a cell: what a learning rate, its decay and a seed came to.
 
     Arguments:
-        lr, seed: which run it is.
-        crossing: rounds to the target, interpolated; ``None`` if it was not reached.
-        reached: the same as a whole round.
+        lr, decay, seed: which run it is.
         ended: why it stopped.
         curve: (round, test accuracy) pairs.
     """
 
     lr: float
+    decay: float
     seed: int
-    crossing: float | None
-    reached: int | None
     ended: str
     curve: tuple[tuple[int, float], ...]
+
+    @cached_property
+    def history(self) -> History:
+        """The curve."""
+        return History(tuple({"round": round, ACCURACY: accuracy} for round, accuracy in self.curve))
+
+    @property
+    def setting(self) -> tuple[float, float]:
+        """The learning rate and its decay."""
+        return self.lr, self.decay
+
+    def crossing(self, target: float) -> float | None:
+        """Rounds to a target, interpolated; ``None`` if it was not reached."""
+        return self.history.crossing(ACCURACY, target)
+
+    def reached(self, target: float) -> int | None:
+        """The same as a whole round."""
+        return self.history.reached(ACCURACY, target)
 
     @property
     def best(self) -> float:
@@ -68,63 +83,60 @@ class Outcome:
     """All trials of a cell, and how they were made (command, device, versions, seconds)."""
 
     cell: str
-    target: float
     trials: tuple[Trial, ...]
     about: Mapping[str, Any]
 
     @property
-    def rates(self) -> list[float]:
-        """The learning rates that were tried."""
-        return sorted({trial.lr for trial in self.trials})
+    def settings(self) -> list[tuple[float, float]]:
+        """The learning rates and decays that were tried."""
+        return sorted({trial.setting for trial in self.trials})
 
-    @property
-    def winner(self) -> float:
-        """The learning rate that needs the fewest rounds over the seeds tried with it; if none gets there, the one that
-        comes nearest.
+    def winner(self, target: float) -> tuple[float, float]:
+        """The learning rate and decay that need the fewest rounds over the seeds tried with them; if none gets there,
+        those that come nearest.
         """
-        return min(self.rates, key=self._merit)
+        return min(self.settings, key=lambda setting: self._merit(setting, target))
 
-    @property
-    def chosen(self) -> list[Trial]:
-        """The trials with the winning learning rate, by seed."""
-        return sorted((t for t in self.trials if t.lr == self.winner), key=lambda trial: trial.seed)
+    def chosen(self, target: float) -> list[Trial]:
+        """The trials with the winning learning rate and decay, by seed."""
+        best = self.winner(target)
+        return sorted((t for t in self.trials if t.setting == best), key=lambda trial: trial.seed)
 
-    @property
-    def rounds(self) -> float | None:
-        """The mean over seeds of the rounds to the target; ``None`` unless all got there."""
-        found = [trial.crossing for trial in self.chosen]
+    def rounds(self, target: float) -> float | None:
+        """The mean over seeds of the rounds to a target; ``None`` unless all got there."""
+        found = [trial.crossing(target) for trial in self.chosen(target)]
         return None if None in found else float(np.mean([c for c in found if c is not None]))
 
-    def _merit(self, lr: float) -> tuple[int, float, float]:
+    def _merit(self, setting: tuple[float, float], target: float) -> tuple[int, float, float]:
         """Smaller is better: more seeds at the target first, then fewer rounds, then more accuracy."""
-        trials = [trial for trial in self.trials if trial.lr == lr]
-        found = [trial.crossing for trial in trials if trial.crossing is not None]
+        trials = [trial for trial in self.trials if trial.setting == setting]
+        found = [c for trial in trials if (c := trial.crossing(target)) is not None]
         rounds = float(np.mean(found)) if found else float("inf")
         return -len(found), rounds, -float(np.mean([trial.best for trial in trials]))
 
 
 def write(outcome: Outcome, folder: Path) -> None:
     """Keep an outcome as JSON, with its curves."""
-    trials = [{"lr": t.lr, "seed": t.seed, "crossing": t.crossing, "reached": t.reached, "ended": t.ended,
+    trials = [{"lr": t.lr, "decay": t.decay, "seed": t.seed, "ended": t.ended,
                "curve": [[r, round(a, 5)] for r, a in t.curve]} for t in outcome.trials]  # fmt: skip
-    content = {"cell": outcome.cell, "target": outcome.target, **outcome.about, "trials": trials}
+    content = {"cell": outcome.cell, **outcome.about, "trials": trials}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     write_text(folder / f"{outcome.cell}.json", text.replace('{"lr"', '\n{"lr"') + "\n")
 
 
-def read(cell: Cell, folder: Path) -> Outcome | None:
+def read(name: str, folder: Path) -> Outcome | None:
     """What is kept of a cell, or ``None``."""
-    path = folder / f"{cell.name}.json"
+    path = folder / f"{name}.json"
     if not path.is_file():
         return None
     try:
         content = json.loads(path.read_text())
         trials = tuple(_trial(one) for one in content.pop("trials"))
+        return Outcome(content.pop("cell"), trials, content)
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
-    return Outcome(content.pop("cell"), content.pop("target"), trials, content)
 
 
 def _trial(one: Mapping[str, Any]) -> Trial:
     curve = tuple((int(round), float(accuracy)) for round, accuracy in one["curve"])
-    return Trial(one["lr"], one["seed"], one["crossing"], one["reached"], one["ended"], curve)
+    return Trial(one["lr"], one["decay"], one["seed"], one["ended"], curve)

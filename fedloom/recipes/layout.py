@@ -1,65 +1,52 @@
-"""Layout: the tables of McMahan et al. (2017) as they print them, with everybody's numbers in each cell."""
+"""Layout: published tables as they were printed, with everybody's numbers in each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.cell import Outcome
 
 WHO = {"ours": "fedloom", "paper": "paper", "hartoyo": "Hartoyo Putra"}
+APART = 0.25  # by which share ours may differ from the paper's without a word
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table: what it takes to reach a target.
+
+    Arguments:
+        cell: the name of the cell that was run for it.
+        target: the test accuracy to reach.
+        published: who published which number; ``None``: they did not get there, or did not say.
+        unit: how much of what the table counts a round is.
+    """
+
+    cell: str
+    target: float
+    published: Mapping[str, float | None] = field(default_factory=dict)
+    unit: float = 1.0
+
+    def number(self, who: str, found: Mapping[str, Outcome]) -> float | None:
+        """Somebody's number."""
+        if who != "ours":
+            return self.published.get(who)
+        rounds = found[self.cell].rounds(self.target) if self.cell in found else None
+        return None if rounds is None else rounds * self.unit
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: its title, its columns, and rows of cells whose first row is the baseline of speed-ups.
-
-    Arguments:
-        title: what it shows.
-        heads: the names of the columns.
-        rows: the name of each row and the name of the cell in each column.
-    """
+    """A table: its title, its columns, and rows of entries, the first of which is the baseline of speed-ups."""
 
     title: str
     heads: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    rows: tuple[tuple[str, tuple[Entry, ...]], ...]
 
-
-def table1(model: str) -> Grid:
-    """Table 1's half for a model."""
-    kinds = [("iid", "all"), ("iid", "10"), ("shards", "all"), ("shards", "10")]
-    heads = tuple(f"{'IID' if p == 'iid' else 'shards'}, B = {'∞' if b == 'all' else b}" for p, b in kinds)
-    rows = tuple(
-        (f"C = {c:g}", tuple(f"table1-{model}-{p}-C{c:g}-B{b}" for p, b in kinds)) for c in (0.0, 0.1, 0.2, 0.5, 1.0)
-    )
-    title = {"2nn": "2NN, E = 1, rounds to 97 %", "cnn": "CNN, E = 5, rounds to 99 %"}[model]
-    return Grid(f"Table 1, {title}", heads, rows)
-
-
-def table2_cnn() -> Grid:
-    """Table 2's half for the CNN."""
-    work = [(1, "all"), (5, "all"), (1, "50"), (20, "all"), (1, "10"), (5, "50"), (20, "50"), (5, "10"), (20, "10")]
-    rows = tuple(
-        (f"{'FedSGD' if (e, b) == (1, 'all') else 'FedAvg'}, E = {e}, B = {'∞' if b == 'all' else b}",
-         tuple(f"table2-cnn-{p}-E{e}-B{b}" for p in ("iid", "shards"))) for e, b in work
-    )  # fmt: skip
-    return Grid("Table 2, CNN, C = 0.1, rounds to 99 %", ("IID", "shards"), rows)
-
-
-def table2_lstm() -> Grid:
-    """Table 2's half for the LSTM."""
-    work = [(1, "all"), (1, "50"), (5, "all"), (1, "10"), (5, "50"), (5, "10")]
-    rows = tuple(
-        (f"{'FedSGD' if (e, b) == (1, 'all') else 'FedAvg'}, E = {e}, B = {'∞' if b == 'all' else b}",
-         tuple(f"table2-lstm-{p}-E{e}-B{b}" for p in ("iid", "natural"))) for e, b in work
-    )  # fmt: skip
-    return Grid("Table 2, LSTM on Shakespeare, C = 0.1, rounds to 54 %", ("IID", "by role"), rows)
-
-
-GRIDS: dict[str, Callable[[], Sequence[Grid]]] = {
-    "table1": lambda: (table1("2nn"), table1("cnn")),
-    "table2": lambda: (table2_cnn(), table2_lstm()),
-}
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries, row by row."""
+        return [entry for _, row in self.rows for entry in row]
 
 
 def introduction(paper: str, found: Mapping[str, Outcome]) -> str:
@@ -67,52 +54,50 @@ def introduction(paper: str, found: Mapping[str, Outcome]) -> str:
     seconds = sum(float(outcome.about.get("seconds", 0)) for outcome in found.values())
     devices = ", ".join(sorted({str(outcome.about.get("device")) for outcome in found.values()}))
     runs = sum(len(outcome.trials) for outcome in found.values())
-    seeds = max(len(outcome.chosen) for outcome in found.values())
     recorded = f"{len(found)} cells are recorded: {runs} runs in {seconds / 60:.1f} minutes on {devices}."
     return f"""# {paper}, reproduced
 
 Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
-number is the mean over {seeds} seeds at the best rate. In brackets, how many times fewer than in the first row.
+number is the mean over three seeds at the best rate. In brackets, how many times fewer than in the first row.
 {recorded}
 Drawn by `fedloom reproduce {paper} --from-results --page docs/{paper}.md`; cells not recorded are shown as –."""
 
 
-def filled(grid: Grid, cells: Mapping[str, Cell], found: Mapping[str, Outcome]) -> list[list[str]]:
+def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
     """The texts of a table: in each cell everybody's rounds, and in brackets how many times fewer than in the first
     row of the column.
     """
     lines = []
-    for row, names in grid.rows:
+    for row, entries in grid.rows:
         texts = [row]
-        for column, name in enumerate(names):
-            first = grid.rows[0][1][column]
+        for entry, first in zip(entries, grid.rows[0][1], strict=True):
             told = []
             for who, called in WHO.items():
-                mine = number(who, name, cells, found)
-                base = number(who, first, cells, found)
+                mine, base = entry.number(who, found), first.number(who, found)
                 if mine is None and who not in ("ours", "paper"):
                     continue
-                shown = "–" if mine is None else f"{mine:,.0f}"
-                gain = f" ({base / mine:.1f} ×)" if mine and base and name != first else ""
-                told.append(f"{called} {shown}{gain}")
+                gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
+                told.append(f"{called} {_shown(who, entry, mine, found)}{gain}")
             texts.append("\n".join(told))
         lines.append(texts)
     return lines
 
 
-def number(who: str, name: str, cells: Mapping[str, Cell], found: Mapping[str, Outcome]) -> float | None:
-    """Somebody's number for a cell."""
-    if who == "ours":
-        return found[name].rounds if name in found else None
-    return cells[name].published.get(who)
+def _shown(who: str, entry: Entry, number: float | None, found: Mapping[str, Outcome]) -> str:
+    if number is not None:
+        return f"{number:,.0f}"
+    if who != "ours" or entry.cell not in found:
+        return "–"
+    trials = found[entry.cell].trials
+    return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
 
 
-def standing(cells: Sequence[Cell], found: Mapping[str, Outcome]) -> str:
-    """How many of the published cells are reached in at most the paper's rounds."""
-    told = [cell for cell in cells if cell.published.get("paper") is not None and cell.name in found]
-    good = [cell for cell in told if (found[cell.name].rounds or 1e9) <= (cell.published["paper"] or 0)]
-    return f"{len(good)} of {len(told)} cells that are recorded and published take at most the paper's rounds"
+def standing(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
+    """How many of the published numbers are reached in at most as many rounds."""
+    told = [entry for grid in grids for entry in grid.entries if entry.published.get("paper") and entry.cell in found]
+    good = [e for e in told if (e.number("ours", found) or float("inf")) <= (e.published["paper"] or 0)]
+    return f"{len(good)} of {len(told)} numbers that are recorded and published are at most the paper's"
 
 
 def markdown(grid: Grid, lines: Sequence[Sequence[str]]) -> str:

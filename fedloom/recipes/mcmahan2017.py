@@ -2,17 +2,21 @@
 
 Table 1: rounds to 97 % (2NN, E = 1) and 99 % (CNN, E = 5) for a share C of clients and batches of B, IID and shards.
 Table 2: more and more local work, for the CNN on MNIST and the LSTM on Shakespeare.
+Table 3: CIFAR-10 to 80, 82 and 85 %, by SGD, FedSGD and federated averaging.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedloom.data import shakespeare
 from fedloom.recipes.cell import Cell
+from fedloom.recipes.layout import Entry, Grid
 from fedloom.runs.experiment import Experiment
 
 PUBLISHED = Path(__file__).parent / "published" / "mcmahan2017.json"
@@ -20,6 +24,32 @@ RATES = {("2nn", 10): 0.1, ("2nn", None): 0.464, ("cnn", 10): 0.1, ("cnn", 50): 
          ("lstm", 10): 2.15, ("lstm", 50): 4.64, ("lstm", None): 10.0}  # fmt: skip
 """Model and batch size → a learning rate to begin with."""
 LONGEST = {"2nn": 3000, "cnn": 1000}  # rounds where the paper gives none
+KINDS = {"iid": "IID", "shards": "shards", "natural": "by role"}
+SGD_BATCH, IMAGES = 100, 50_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What tells a cell of Tables 1 and 2 from the others."""
+
+    model: str
+    partition: str
+    fraction: float
+    epochs: int
+    batch_size: int | None
+
+    @property
+    def name(self) -> str:
+        """Of its record: the same experiment in two tables is run once."""
+        return f"{self.model}-{self.partition}-C{self.fraction:g}-E{self.epochs}-B{self.batch_size or 'all'}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table: what is run for it, and how it is printed."""
+
+    cells: tuple[Cell, ...]
+    grids: tuple[Grid, ...]
 
 
 @cache
@@ -29,70 +59,123 @@ def published() -> dict[str, Any]:
     return content
 
 
-def mcmahan2017(part: str) -> list[Cell]:
-    """The cells of a part: table1 or table2.
+def mcmahan2017(part: str) -> Part:
+    """A part of the paper: table1, table2 or table3.
 
-    >>> len(mcmahan2017("table1")), mcmahan2017("table1")[0].name
-    (40, 'table1-2nn-iid-C0-Ball')
+    >>> len(mcmahan2017("table1").cells), mcmahan2017("table1").cells[0].name
+    (40, '2nn-iid-C0-E1-Ball')
     """
-    return {"table1": table1, "table2": table2}[part]()
+    return {"table1": table1, "table2": table2, "table3": table3}[part]()
 
 
-def table1() -> list[Cell]:
-    """All forty cells of Table 1, also those the paper leaves blank."""
-    cells = []
+def settings1() -> Iterator[tuple[Setting, Entry]]:
+    """The forty settings of Table 1, also those the paper leaves blank."""
     for model, about in published()["table1"].items():
         for c in about["cells"]:
-            name = f"table1-{model}-{c['partition']}-C{c['C']:g}-B{c['B'] or 'all'}"
+            setting = Setting(model, c["partition"], c["C"], about["E"], c["B"])
             numbers = {who: c[who] for who in ("paper", "hartoyo") if who in c}
-            cells.append(cell(name, model, c["partition"], c["C"], about["E"], c["B"], about["target"], numbers))
-    return cells
+            yield setting, Entry(setting.name, about["target"], numbers)
 
 
-def table2() -> list[Cell]:
+def settings2() -> Iterator[tuple[Setting, Entry]]:
     """The rows of Table 2: the CNN on MNIST, IID and shards, and the LSTM on Shakespeare, IID and by role."""
-    cells = []
     for model, kinds in (("cnn", ("iid", "shards")), ("lstm", ("iid", "by_role"))):
         about = published()["table2"][model]
         for row in about["rows"]:
             for kind in kinds:
                 partition = "natural" if kind == "by_role" else kind
-                name = f"table2-{model}-{partition}-E{row['E']}-B{row['B'] or 'all'}"
-                numbers = {"paper": row[kind]}
-                if f"hartoyo_{kind}" in row:
-                    numbers["hartoyo"] = row[f"hartoyo_{kind}"]
-                cells.append(cell(name, model, partition, about["C"], row["E"], row["B"], about["target"], numbers))
-    return cells
+                setting = Setting(model, partition, about["C"], row["E"], row["B"])
+                numbers = {"paper": row[kind], "hartoyo": row.get(f"hartoyo_{kind}")}
+                yield setting, Entry(setting.name, about["target"], numbers)
 
 
-def cell(
-    name: str,
-    model: str,
-    partition: str,
-    fraction: float,
-    epochs: int,
-    batch_size: int | None,
-    target: float,
-    numbers: dict[str, float | None],
-) -> Cell:
+def table1() -> Part:
+    """Table 1: a half for each model."""
+    entries = dict(settings1())
+    grids = []
+    for model, title in (("2nn", "2NN, E = 1, rounds to 97 %"), ("cnn", "CNN, E = 5, rounds to 99 %")):
+        columns = [(partition, b) for partition in ("iid", "shards") for b in (None, 10)]
+        rows = [
+            (f"C = {c:g}", tuple(e for p, b in columns for s, e in entries.items()
+                                 if (s.model, s.partition, s.fraction, s.batch_size) == (model, p, c, b)))
+            for c in (0.0, 0.1, 0.2, 0.5, 1.0)
+        ]  # fmt: skip
+        grids.append(Grid(f"Table 1, {title}", tuple(f"{KINDS[p]}, B = {b or '∞'}" for p, b in columns), tuple(rows)))
+    return Part(tuple(cell(setting, entry.target) for setting, entry in entries.items()), tuple(grids))
+
+
+def table2() -> Part:
+    """Table 2: a half for each model."""
+    entries = dict(settings2())
+    grids = []
+    for model, title in (
+        ("cnn", "CNN, C = 0.1, rounds to 99 %"),
+        ("lstm", "LSTM on Shakespeare, C = 0.1, rounds to 54 %"),
+    ):
+        mine = [(s, e) for s, e in entries.items() if s.model == model]
+        rows = []
+        for (s, first), (_, second) in zip(mine[::2], mine[1::2], strict=True):
+            how = "FedSGD" if (s.epochs, s.batch_size) == (1, None) else "FedAvg"
+            rows.append((f"{how}, E = {s.epochs}, B = {s.batch_size or '∞'}", (first, second)))
+        heads = tuple(KINDS[s.partition] for s, _ in mine[:2])
+        grids.append(Grid(f"Table 2, {title}", heads, tuple(rows)))
+    return Part(tuple(cell(setting, entry.target) for setting, entry in entries.items()), tuple(grids))
+
+
+def table3() -> Part:
+    """Table 3: CIFAR-10. A round of SGD is an epoch here, which the table counts as its 500 minibatch updates."""
+    central = Experiment(data="cifar10", model="cifar-cnn", algorithm="central", batch_size=SGD_BATCH, evaluate="test")
+    federated = central.replace(algorithm="fedavg", partition="iid", clients=100, fraction=0.1)
+    ways = {
+        "sgd": ("SGD, minibatch updates", IMAGES // SGD_BATCH, central, 0.1, (0.99, 0.98)),
+        "fedsgd": ("FedSGD", 1, federated.replace(batch_size=None, every=20), 0.464, (0.9998, 0.9995)),
+        "fedavg": (
+            "FedAvg, E = 5, B = 50",
+            1,
+            federated.replace(epochs=5, batch_size=50, every=5),
+            0.1,
+            (0.998, 0.996),
+        ),
+    }
+    cells, rows = [], []
+    for row in published()["table3"]["rows"]:
+        title, unit, experiment, rate, decays = ways[row["algorithm"]]
+        numbers = {target: row[f"{target:.2f}"] for target in (0.80, 0.82, 0.85)}
+        reached = tuple(target for target, number in numbers.items() if number)
+        until = experiment.replace(rounds=int(1.5 * numbers[reached[-1]] / unit), target=reached[-1])
+        name = f"cifar-{row['algorithm']}"
+        cells.append(Cell(name, until, rate, decays, reached))
+        rows.append((title, tuple(Entry(name, target, {"paper": n}, unit) for target, n in numbers.items())))
+    heads = tuple(f"{target:.0%}" for target in numbers)
+    return Part(tuple(cells), (Grid("Table 3, CIFAR-10, rounds to an accuracy", heads, tuple(rows)),))
+
+
+@cache
+def longest(name: str) -> int | None:
+    """The most rounds that the paper gives for a setting: Tables 1 and 2 have some in common."""
+    told = [e.published.get("paper") for source in (settings1, settings2) for _, e in source() if e.cell == name]
+    return max((int(n) for n in told if n), default=None)
+
+
+def cell(setting: Setting, target: float) -> Cell:
     """A cell on MNIST with 100 clients, or on Shakespeare with as many as there are roles. It may take half as many
     rounds again as the paper's.
     """
-    paper = numbers.get("paper")
+    paper, model = longest(setting.name), setting.model
     rounds = int(1.5 * paper) + 10 if paper else LONGEST[model]
     every = 1 if rounds <= 300 else 2 if rounds <= 1000 else 5
-    roles = len(shakespeare().user_names) if partition == "iid" else 100  # by role, clients are who there is
+    roles = len(shakespeare().user_names) if setting.partition == "iid" and model == "lstm" else 100
     experiment = Experiment(
         data="shakespeare" if model == "lstm" else "mnist",
-        partition=partition,
-        clients=roles if model == "lstm" else 100,
+        partition=setting.partition,
+        clients=roles,  # by role, clients are who there is
         model=model,
-        fraction=fraction,
-        epochs=epochs,
-        batch_size=batch_size,
+        fraction=setting.fraction,
+        epochs=setting.epochs,
+        batch_size=setting.batch_size,
         target=target,
         rounds=-(-rounds // every) * every,
         every=every,
         evaluate="test",
     )
-    return Cell(name, experiment, RATES[model, batch_size], numbers)
+    return Cell(setting.name, experiment, RATES[model, setting.batch_size], targets=(target,))

@@ -6,13 +6,14 @@ the target, diverges, or cannot win any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled
-from fedloom.recipes.cell import Cell, Outcome, Trial
+from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Trial
 from fedloom.runs.history import History
 from fedloom.runs.runner import Run, Settings, Watch, train
 from fedloom.runs.stopping import Stop
@@ -21,8 +22,12 @@ from fedloom.runs.sweep import with_number
 RATIO = 10 ** (1 / 3)
 WIDEST = 4  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
+LAG = 3  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
+WARM = 10  # evaluations before anybody can lose
 
 Begin = Callable[[Sequence[str]], Watch]
+Point = tuple[float, float, int]
+"""Learning rate, decay and seed of a run."""
 
 
 def grid(rate: float, many: int) -> list[float]:
@@ -45,40 +50,61 @@ def neighbour(rate: float, step: int) -> float:
 
 
 def tune(
-    cell: Cell, data: FederatedData, engine: Compiled, *, rates: int = 5, seeds: int = 3, begin: Begin | None = None
+    cell: Cell,
+    data: FederatedData,
+    engine: Compiled,
+    *,
+    rate: float | None = None,
+    rates: int = 5,
+    seeds: int = 3,
+    begin: Begin | None = None,
 ) -> Outcome:
-    """The trials of a cell: a race of rates with the first seed, then the best rate with the others; if it fails with
-    one of them, the next smaller rate with all.
+    """The trials of a cell: a race of rates with the first seed; then, for each target, the best rate with the other
+    seeds, or, where it fails with one of them, the next smaller rate with all.
 
     Arguments:
         cell: what to reach.
         data: the data of its experiment.
         engine: where it runs: side by side on an accelerator, one after another on a CPU.
+        rate: the middle of the grid, if not the cell's own.
         rates: how many learning rates the grid has before it is widened.
         seeds: how many seeds the best one is repeated with.
         begin: makes a progress line for some runs.
     """
     trials: list[Trial] = []
-    new = grid(cell.rate, rates)
+    new, last = grid(rate or cell.rate, rates), cell.targets[-1]
     for _ in range(WIDEST + 1):
-        trials += race(cell, data, engine, [(lr, 0) for lr in new], best(trials), begin)
-        found = Outcome(cell.name, cell.target, tuple(trials), {})
-        new = wider(found.rates, found.winner)
+        trials += race(cell, data, engine, [(lr, decay, 0) for lr in new for decay in cell.decays], trials, begin)
+        found = Outcome(cell.name, tuple(trials), {})
+        new = wider([lr for lr, _ in found.settings], found.winner(last)[0])
         if not new:
             break
-    rate = found.winner
-    for _ in range(SAFER):
-        again = [(rate, seed) for seed in range(seeds) if not got_there(trials, rate, seed)]
-        trials = [t for t in trials if (t.lr, t.seed) not in again] + race(cell, data, engine, again, None, begin)
-        if all(got_there(trials, rate, seed) for seed in range(seeds)):
-            break
-        rate = neighbour(rate, -1)
-    return Outcome(cell.name, cell.target, tuple(trials), {})
+    for target in cell.targets:
+        lr, decay = Outcome(cell.name, tuple(trials), {}).winner(target)
+        for _ in range(SAFER if got_there(trials, (lr, decay, 0), target) else 0):
+            again = [(lr, decay, seed) for seed in range(seeds) if not got_there(trials, (lr, decay, seed), target)]
+            trials = [t for t in trials if (t.lr, t.decay, t.seed) not in again]
+            trials += race(cell, data, engine, again, None, begin)
+            if all(got_there(trials, (lr, decay, seed), target) for seed in range(seeds)):
+                break
+            lr = neighbour(lr, -1)
+    return Outcome(cell.name, tuple(trials), {})
 
 
-def got_there(trials: Sequence[Trial], lr: float, seed: int) -> bool:
+def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> tuple[float, int]:
+    """Where to look for the best rate, and at how many: about that of the cell that is recorded and differs from it
+    least, in its share of clients alone; or about its own.
+    """
+    e = cell.experiment
+    near = [(abs(other.experiment.fraction - e.fraction), outcome.winner(cell.targets[-1])[0])
+            for other, outcome in known.items() if other.targets == cell.targets
+            and other.experiment.replace(fraction=e.fraction, rounds=e.rounds, every=e.every) == e]  # fmt: skip
+    return (min(near)[1], 3) if near else (cell.rate, 5)
+
+
+def got_there(trials: Sequence[Trial], point: Point, target: float) -> bool:
     """Whether that run reached the target."""
-    return any(t.crossing is not None for t in trials if (t.lr, t.seed) == (lr, seed))
+    return any(t.reached(target) is not None for t in trials if (t.lr, t.decay, t.seed) == point)
 
 
 def wider(rates: Sequence[float], winner: float) -> list[float]:
@@ -94,61 +120,76 @@ def wider(rates: Sequence[float], winner: float) -> list[float]:
     return []
 
 
-def best(trials: Sequence[Trial]) -> float | None:
-    """The fewest rounds so far."""
-    found = [trial.crossing for trial in trials if trial.crossing is not None]
-    return min(found) if found else None
-
-
 def race(
     cell: Cell,
     data: FederatedData,
     engine: Compiled,
-    points: Sequence[tuple[float, int]],
-    beat: float | None,
+    points: Sequence[Point],
+    rivals: Sequence[Trial] | None,
     begin: Begin | None = None,
 ) -> list[Trial]:
-    """Run (rate, seed) pairs to the target, side by side as far as they fit. With a number to beat, or several rates,
-    whoever cannot win any more stops.
+    """Run points to the last target, side by side as far as they fit. With rivals, those who ran before and the others
+    beside it, whoever cannot win any more stops; with ``None``, everybody runs to the end.
     """
-    e, trials = cell.experiment, list[Trial]()
+    e, trials, target = cell.experiment, list[Trial](), cell.targets[-1]
     task, algorithm = e.build_task(data), e.build_algorithm()
     if not points:
         return trials
     size = engine.group(data, task, algorithm)
-    racing = len({lr for lr, _ in points}) > 1 or beat is not None
     for start in range(0, len(points), size):
         group = points[start : start + size]
-        fewest = min((x for x in (beat, best(trials)) if x is not None), default=None) if racing else None
+        before = None if rivals is None else [*rivals, *trials]
+        fewest = min((c for t in before or () if (c := t.crossing(target)) is not None), default=None)
         cap = e.rounds if fewest is None else min(e.rounds, -int(-fewest // e.every) * e.every)
-        settings = Settings(Stop(max(cap, 1), None, e.target, None), ("test",), e.every)
-        labels = [f"{cell.name} lr={lr:g} seed={seed}" for lr, seed in group]
+        settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
+        labels = [label(cell, point) for point in group]
         runs = train(
-            engine, data, task, [with_number(algorithm, ("local", "lr"), lr) for lr, _ in group],
-            [seed for _, seed in group], settings, [None] * len(group), labels, begin(labels) if begin else None,
-            won(cell.target) if racing else None,
+            engine, data, task, [tuned(algorithm, lr, decay) for lr, decay, _ in group], [seed for *_, seed in group],
+            settings, [None] * len(group), labels, begin(labels) if begin else None,
+            None if before is None else losing(target, [t.history for t in before]),
         )  # fmt: skip
-        trials += [trial(cell, run, lr, seed) for run, (lr, seed) in zip(runs, group, strict=True)]
+        trials += [trial(run, point) for run, point in zip(runs, group, strict=True)]
         if any(run.stopped.startswith("interrupted") for run in runs):
             raise KeyboardInterrupt
     return trials
 
 
-def won(target: float) -> Callable[[Sequence[History]], Collection[int]]:
-    """A race that is over for everybody once somebody has reached the target."""
+def label(cell: Cell, point: Point) -> str:
+    """What a run is called."""
+    lr, decay, seed = point
+    return f"{cell.name} lr={lr:g}" + (f" decay={decay:g}" if decay != 1 else "") + f" seed={seed}"
+
+
+def tuned(algorithm: Algorithm, lr: float, decay: float) -> Algorithm:
+    """The algorithm with another learning rate and decay."""
+    changed: Algorithm = with_number(with_number(algorithm, ("local", "lr"), lr), ("local", "decay"), decay)
+    return changed
+
+
+def losing(target: float, rivals: Sequence[History]) -> Callable[[Sequence[History]], Collection[int]]:
+    """Who need not go on: everybody, once somebody has reached the target; and whoever is far behind a leader that is
+    near the target (at most twice its errors).
+    """
+    near = 1 - 2 * (1 - target)
 
     def over(histories: Sequence[History]) -> Collection[int]:
-        reached = any(h.reached("test_accuracy", target) is not None for h in histories)
-        return range(len(histories)) if reached else ()
+        if any(h.reached(ACCURACY, target) is not None for h in histories):
+            return range(len(histories))
+        leaders = [h for h in (*rivals, *histories) if h.best(ACCURACY) >= near]
+        return [i for i, h in enumerate(histories) if any(is_behind(h, leader) for leader in leaders)]
 
     return over
 
 
-def trial(cell: Cell, run: Run, lr: float, seed: int) -> Trial:
+def is_behind(history: History, leader: History) -> bool:
+    """Whether the leader was there in a third of the rounds."""
+    if len(history) <= WARM or history is leader:
+        return False
+    there = leader.crossing(ACCURACY, history.best(ACCURACY))
+    return there is not None and LAG * there < history.last("round")
+
+
+def trial(run: Run, point: Point) -> Trial:
     """What a run came to."""
-    h = run.history
-    curve = tuple((int(row["round"]), float(row["test_accuracy"])) for row in h.rows)
-    ended = "diverged" if run.diverged else run.stopped
-    return Trial(
-        lr, seed, h.crossing("test_accuracy", cell.target), h.reached("test_accuracy", cell.target), ended, curve
-    )
+    curve = tuple((int(row["round"]), float(row[ACCURACY])) for row in run.history.rows)
+    return Trial(*point, "diverged" if run.diverged else run.stopped, curve)

@@ -37,7 +37,7 @@ def test_the_short_last_batch_counts_with_its_true_weight() -> None:
 
 def test_a_whole_set_is_one_batch_of_several_steps() -> None:
     local = sgd(batch_size=None, epochs=2, microbatch=4)
-    rows = local.rows(10)
+    rows = local.rows(np.array([10]))
     assert rows == 4
     steps = rows_of(local, 10, rows)
     assert [last for *_, last in steps] == [False, False, True] * 2
@@ -46,7 +46,14 @@ def test_a_whole_set_is_one_batch_of_several_steps() -> None:
 
 
 def test_a_batch_larger_than_every_client_is_cut() -> None:
-    assert sgd(batch_size=50).rows(largest=30) == 30
+    assert sgd(batch_size=50).rows(np.array([30, 10])) == 30
+
+
+def test_a_whole_set_is_computed_in_pieces_that_small_clients_fill() -> None:
+    local, sizes = sgd(batch_size=None, microbatch=200), np.array([640] + [12] * 99)
+    rows = local.rows(sizes)
+    assert rows == 20  # 640 in 4, 8, 16, 32 pieces: 99 × 12 + 640 = 1,828 examples in 2,620 rows
+    assert local.rows(np.full(100, 600)) == 200
 
 
 def test_the_learning_rate_decays_by_round() -> None:

@@ -4,39 +4,54 @@ import pytest
 
 import fedloom.recipes.cell as record
 from fedloom.errors import CheckpointError
-from fedloom.recipes.cell import Cell, Outcome, Trial
-from fedloom.runs import Experiment
+from fedloom.recipes.cell import Outcome, Trial
 
 
-def trial(lr: float, seed: int, crossing: float | None, best: float = 0.9) -> Trial:
-    return Trial(lr, seed, crossing, None if crossing is None else round(crossing), "", ((0, 0.1), (5, best)))
+def trial(lr: float, seed: int, rounds: int | None, decay: float = 1.0, best: float = 0.9) -> Trial:
+    """A run that reaches 97 % exactly in some round, or 90 % (or another best) in the end."""
+    last = (5, best) if rounds is None else (rounds, 0.97)
+    return Trial(lr, decay, seed, "", ((0, 0.1), last))
+
+
+def test_a_curve_crosses_between_two_evaluations() -> None:
+    one = Trial(0.1, 1.0, 0, "", ((0, 0.1), (10, 0.5), (20, 0.9)))
+    assert (one.crossing(0.7), one.reached(0.7)) == (15.0, 20)
+    assert (one.crossing(0.95), one.reached(0.95)) == (None, None)
+    assert one.best == 0.9
 
 
 def test_the_winner_needs_the_fewest_rounds_over_its_seeds() -> None:
     trials = [trial(0.1, 0, 40), trial(0.2, 0, 30), trial(0.2, 1, 34), trial(0.2, 2, 32), trial(0.4, 0, None)]
-    found = Outcome("a", 0.97, tuple(trials), {})
-    assert found.winner == 0.2
-    assert found.rounds == 32
-    assert found.rates == [0.1, 0.2, 0.4]
+    found = Outcome("a", tuple(trials), {})
+    assert found.winner(0.97) == (0.2, 1.0)
+    assert found.rounds(0.97) == 32
+    assert found.settings == [(0.1, 1.0), (0.2, 1.0), (0.4, 1.0)]
+
+
+def test_each_target_has_its_winner() -> None:
+    slow = Trial(0.1, 0.99, 0, "", ((0, 0.0), (10, 0.5), (20, 0.9)))
+    fast = Trial(0.2, 1.0, 0, "", ((0, 0.0), (5, 0.5), (30, 0.9)))
+    found = Outcome("a", (slow, fast), {})
+    assert (found.winner(0.5), found.winner(0.9)) == ((0.2, 1.0), (0.1, 0.99))
+    assert (found.rounds(0.5), found.rounds(0.9)) == (5, 20)
 
 
 def test_a_rate_that_fails_with_a_seed_does_not_win() -> None:
     trials = [trial(0.4, 0, 10), trial(0.4, 1, None), trial(0.2, 0, 30), trial(0.2, 1, 32)]
-    assert Outcome("a", 0.97, tuple(trials), {}).winner == 0.2
+    assert Outcome("a", tuple(trials), {}).winner(0.97) == (0.2, 1.0)
 
 
 def test_nobody_gets_there() -> None:
-    found = Outcome("a", 0.97, (trial(0.1, 0, None, 0.8), trial(0.2, 0, None, 0.9)), {})
-    assert found.winner == 0.2
-    assert found.rounds is None
+    found = Outcome("a", (trial(0.1, 0, None, best=0.8), trial(0.2, 0, None, best=0.9)), {})
+    assert found.winner(0.97) == (0.2, 1.0)
+    assert found.rounds(0.97) is None
 
 
 def test_what_is_kept_comes_back(tmp_path: Path) -> None:
-    cell = Cell("a", Experiment(), 0.1)
-    assert record.read(cell, tmp_path) is None
-    kept = Outcome("a", 0.97, (trial(0.1, 0, 12.5), trial(0.2, 1, None)), {"device": "CPU", "seconds": 3.0})
+    assert record.read("a", tmp_path) is None
+    kept = Outcome("a", (trial(0.1, 0, 12), trial(0.2, 1, None, decay=0.99)), {"device": "CPU", "seconds": 3.0})
     record.write(kept, tmp_path)
-    assert record.read(cell, tmp_path) == kept
+    assert record.read("a", tmp_path) == kept
     (tmp_path / "a.json").write_text('{"cell": "a"}')
     with pytest.raises(CheckpointError, match=r"a.json is damaged .*: delete it, and it is computed again"):
-        record.read(cell, tmp_path)
+        record.read("a", tmp_path)

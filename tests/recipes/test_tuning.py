@@ -5,8 +5,11 @@ import pytest
 import fedloom.recipes.tuning as tuning
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
-from fedloom.recipes.cell import Cell, Trial
+from fedloom.recipes.cell import Cell, Outcome, Trial
 from fedloom.runs import Experiment
+from fedloom.runs.history import History
+
+TOY = Experiment(model="logistic", fraction=0.5, target=0.8, rounds=40, evaluate="test")
 
 
 def test_the_grid_is_the_papers() -> None:
@@ -18,29 +21,82 @@ def test_the_grid_is_the_papers() -> None:
 def test_tuning_finds_a_rate_and_repeats_it(generated: Callable[..., FederatedData], lanes: int | None) -> None:
     """One after another, as on a CPU, and side by side, as on an accelerator: the best rate is the same."""
     data = generated([20] * 6, test=200)
-    cell = Cell("toy", Experiment(model="logistic", fraction=0.5, target=0.8, rounds=40, evaluate="test"), rate=0.1)
+    cell = Cell("toy", TOY, rate=0.1, targets=(0.6, 0.8))
     found = tuning.tune(cell, data, compiled(lanes=lanes, devices=1), rates=3, seeds=2)
-    assert found.rounds is not None
-    assert [t.seed for t in found.chosen] == [0, 1]
-    assert min(found.rates) < found.winner < max(found.rates)  # widened until the best is inside
-    for other in (t for t in found.trials if t.lr != found.winner):
-        assert other.crossing is None or other.crossing >= found.chosen[0].crossing  # type: ignore[operator]
+    for target in cell.targets:
+        assert found.rounds(target) is not None
+        assert [t.seed for t in found.chosen(target)] == [0, 1]
+    rates = [lr for lr, _ in found.settings]
+    assert min(rates) < found.winner(0.8)[0] < max(rates)  # widened until the best is inside
+    first = found.chosen(0.8)[0].crossing(0.8)
+    for other in (t for t in found.trials if t.setting != found.winner(0.8)):
+        assert other.crossing(0.8) is None or other.crossing(0.8) >= first  # type: ignore[operator]
 
 
-def test_a_rate_that_fails_with_some_seed_gives_way_to_a_smaller(
-    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decay_is_tuned_too(generated: Callable[..., FederatedData]) -> None:
+    data = generated([20] * 6, test=200)
+    cell = Cell("toy", TOY, rate=0.1, decays=(1.0, 0.1), targets=(0.8,))
+    found = tuning.tune(cell, data, compiled(), rates=3, seeds=2)
+    assert {decay for _, decay in found.settings} == {1.0, 0.1}
+    others = [c for t in found.trials if t.seed == 0 and (c := t.crossing(0.8)) is not None]
+    assert found.chosen(0.8)[0].crossing(0.8) == min(others)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.1 takes 30 rounds, 0.215 takes 20 with the first seed and fails with the others."""
+
     def race(*arguments: object) -> list[Trial]:
-        points: list[tuple[float, int]] = arguments[3]  # type: ignore[assignment]
-
-        def rounds(lr: float, seed: int) -> float | None:
-            return {0.1: 30.0, 0.215: 20.0 if seed == 0 else None}.get(lr)
-
-        return [Trial(lr, seed, rounds(lr, seed), None, "", ((0, 0.5),)) for lr, seed in points]
+        points: list[tuning.Point] = arguments[3]  # type: ignore[assignment]
+        took = {0.1: 30, 0.215: 20}
+        curves = [((0, 0.5), (took[lr], 0.99)) if lr == 0.1 or (lr == 0.215 and seed == 0) else ((0, 0.5),)
+                  for lr, _, seed in points]  # fmt: skip
+        return [Trial(*point, "", curve) for point, curve in zip(points, curves, strict=True)]
 
     monkeypatch.setattr(tuning, "race", race)
-    cell = Cell("toy", Experiment(), rate=0.1)
-    found = tuning.tune(cell, generated([5]), compiled(), rates=5, seeds=3)
-    assert found.winner == 0.1
-    assert found.rounds == 30
-    assert len({(t.lr, t.seed) for t in found.trials}) == len(found.trials)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_rate_that_fails_with_some_seed_gives_way_to_a_smaller(generated: Callable[..., FederatedData]) -> None:
+    found = tuning.tune(Cell("toy", Experiment(), rate=0.1), generated([5]), compiled(), rates=5, seeds=3)
+    assert found.winner(0.99) == (0.1, 1.0)
+    assert found.rounds(0.99) == 30
+    assert len({(t.lr, t.decay, t.seed) for t in found.trials}) == len(found.trials)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_what_nobody_reaches_is_not_repeated(generated: Callable[..., FederatedData]) -> None:
+    found = tuning.tune(Cell("toy", Experiment(), rate=1e4), generated([5]), compiled(), rates=1, seeds=3)
+    assert {t.seed for t in found.trials} == {0}
+
+
+def history(*accuracies: float) -> History:
+    return History(tuple({"round": i, "test_accuracy": a} for i, a in enumerate(accuracies)))
+
+
+def test_a_race_ends_when_somebody_is_there() -> None:
+    over = tuning.losing(0.9, [])
+    assert list(over([history(0.1, 0.5), history(0.1, 0.6)])) == []
+    assert list(over([history(0.1, 0.5), history(0.1, 0.9)])) == [0, 1]
+
+
+def test_whoever_takes_three_times_the_leaders_rounds_has_lost() -> None:
+    leader, slow = (history(*([0.0] + [top] * 12)) for top in (0.85, 0.5))
+    slow_to = history(0.0, *[0.1 * i for i in range(1, 4)], *[0.3] * 9)
+    assert list(tuning.losing(0.9, [])([leader, slow])) == [1]  # the leader had 50 % in round 0.6, now is 12
+    assert list(tuning.losing(0.9, [leader])([slow_to])) == [0]  # a leader of an earlier group counts too
+    far = history(*([0.0] + [0.7] * 12))
+    assert list(tuning.losing(0.9, [far])([slow])) == []  # nobody is near 90 % yet
+    short = history(*([0.0] + [0.5] * 5))
+    assert list(tuning.losing(0.9, [leader])([short])) == []  # too early to tell
+
+
+def test_a_cell_begins_where_its_sibling_ended() -> None:
+    cell = Cell("a", TOY, rate=0.1, targets=(0.8,))
+    sibling = Cell("b", TOY.replace(fraction=0.4), rate=0.1, targets=(0.8,))
+    farther = Cell("c", TOY.replace(fraction=0.1), rate=0.1, targets=(0.8,))
+    stranger = Cell("d", TOY.replace(epochs=5), rate=0.1, targets=(0.8,))
+    best = lambda lr: Outcome("", (Trial(lr, 1.0, 0, "", ((0, 0.1), (3, 0.8))),), {})  # noqa: E731
+    known = {sibling: best(0.464), farther: best(0.0464), stranger: best(1.0)}
+    assert tuning.beginning(cell, known) == (0.464, 3)
+    assert tuning.beginning(cell, {stranger: best(1.0)}) == (0.1, 5)

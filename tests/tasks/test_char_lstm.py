@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedloom.tasks import char_lstm
-from fedloom.tasks.char_lstm import lstm
+from fedloom.tasks.char_lstm import lstm, recur
 
 KEY = jax.random.key(0)
 
@@ -29,6 +29,24 @@ def test_the_layer_is_its_equations() -> None:
     x = rng.normal(size=(7, 2, 3))
     found = lstm({k: jnp.asarray(v, jnp.float32) for k, v in layer.items()}, jnp.asarray(x, jnp.float32))
     assert np.abs(np.asarray(found) - by_hand(layer, x)).max() < 1e-5
+
+
+def test_the_gradients_are_those_of_the_equations() -> None:
+    rng = np.random.default_rng(1)
+    given, w, d = (jnp.asarray(rng.normal(size=s), jnp.float32) for s in ((9, 2, 16), (4, 16), (9, 2, 4)))
+
+    def plainly(given: jax.Array, w: jax.Array) -> jax.Array:
+        h, c, out = jnp.zeros((2, 4)), jnp.zeros((2, 4)), []
+        for now in given:
+            i, f, g, o = jnp.split(now + h @ w, 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            out.append(h)
+        return jnp.stack(out)
+
+    found, wanted = (jax.vjp(f, given, w)[1](d) for f in (recur, plainly))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_padding_counts_for_nothing() -> None:

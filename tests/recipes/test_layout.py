@@ -1,0 +1,36 @@
+from fedloom.recipes import mcmahan2017
+from fedloom.recipes.cell import Outcome, Trial
+from fedloom.recipes.layout import filled, markdown, standing
+
+
+def took(name: str, rounds: int, accuracy: float = 0.97) -> Outcome:
+    return Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (rounds, accuracy))),), {})
+
+
+def test_a_filled_table() -> None:
+    grid = mcmahan2017("table1").grids[0]
+    names = ("2nn-iid-C0-E1-B10", "2nn-iid-C0.1-E1-B10")
+    found = {name: took(name, rounds) for name, rounds in zip(names, (100, 40), strict=True)}
+    lines = filled(grid, found)
+    assert lines[0][2] == "fedloom 100\npaper 316\nHartoyo Putra 127"
+    assert lines[1][2] == "fedloom 40 (2.5 ×)\npaper 87 (3.6 ×)\nHartoyo Putra 53 (2.4 ×)"
+    assert lines[1][1] == "fedloom –\npaper 1,474 (1.0 ×)\nHartoyo Putra 2,526 (1.0 ×)"
+    assert "| C = 0.1 | fedloom –<br>paper 1,474 (1.0 ×)" in markdown(grid, lines)
+    assert standing([grid], found).startswith("2 of 2 numbers")
+    assert standing([grid], {names[0]: took(names[0], 317)}).startswith("0 of 1 numbers")
+
+
+def test_what_is_not_reached_says_how_far_it_got() -> None:
+    grid = mcmahan2017("table1").grids[0]
+    name = "2nn-iid-C0-E1-B10"
+    found = {name: took(name, 500, accuracy=0.95)}
+    assert filled(grid, found)[0][2].startswith("fedloom not in 500 (best 95.00%)\n")
+    assert standing([grid], found).startswith("0 of 1 numbers")
+
+
+def test_sgd_counts_minibatch_updates() -> None:
+    [grid] = mcmahan2017("table3").grids
+    found = {"cifar-sgd": took("cifar-sgd", 20, 0.85), "cifar-fedavg": took("cifar-fedavg", 100, 0.85)}
+    lines = filled(grid, found)
+    assert lines[0][3] == "fedloom 10,000\npaper 99,000"
+    assert lines[2][3] == "fedloom 100 (100.0 ×)\npaper 2,000 (49.5 ×)"
