@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -15,65 +15,75 @@ from rich.table import Table
 
 import fedloom.recipes.cell as record
 import fedloom.recipes.layout as layout
+import fedloom.recipes.series as curves
 from fedloom.cli.shared import Debug, Quiet, console, errors, told
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import FedloomError, choose
-from fedloom.recipes import Cell, mcmahan2017
+from fedloom.recipes import PARTS, Cell, mcmahan2017
+from fedloom.recipes.page import page as write_page
+from fedloom.recipes.part import Found, Part
 from fedloom.recipes.tuning import beginning, tune
 from fedloom.runs import report
-from fedloom.runs.checkpoint import write_text
+from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 
 PAPERS = {"mcmahan2017": mcmahan2017}
-PARTS = ("table1", "table2", "table3")
 QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,)}
 
 
 def reproduce(
     paper: Annotated[str, typer.Argument(help="which paper: mcmahan2017")],
-    parts: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(PARTS)}; all by default")] = None,
+    parts: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(PARTS)}, or all (the default)")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="a few cells, three rates, one seed: minutes on a CPU")
     ] = False,
-    from_results: Annotated[bool, typer.Option("--from-results", help="only print what is recorded")] = False,
-    only: Annotated[str, typer.Option(help="only cells whose name contains one of these, comma-separated")] = "",
+    from_results: Annotated[bool, typer.Option("--from-results", help="only show what is recorded")] = False,
+    only: Annotated[str, typer.Option(help="only what has one of these in its name, comma-separated")] = "",
     results: Annotated[Path, typer.Option(help="folder of the recorded results")] = Path("results"),
-    page: Annotated[Path | None, typer.Option(help="also write the tables as Markdown")] = None,
-    seconds: Annotated[float, typer.Option(help="begin no new cell after so many seconds")] = float("inf"),
+    page: Annotated[
+        Path | None, typer.Option(help="where the page goes, with its figures; beside the results by default")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="begin nothing new after so many seconds")] = float("inf"),
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run a paper's experiments that are not recorded yet, and print its tables with ours beside the published numbers.
+    """Run a paper's experiments that are not recorded yet; print its tables with ours beside the published numbers,
+    draw its figures, and write a page of both.
 
-    Every cell is tuned over learning rates and repeated over seeds; finished cells are recorded and not run again.
+    Every cell is tuned over learning rates and repeated over seeds; what is finished is recorded and not run again.
 
     Example: fedloom reproduce mcmahan2017 table1 --quick
     """
     with told(debug):
         recipe = choose("paper", paper, PAPERS)
-        names = PARTS if not parts or "all" in parts else parts
-        chosen = [
-            recipe(choose("part", part, dict(zip((*PARTS, "all"), (*PARTS, "all"), strict=True)))) for part in names
-        ]
+        names = list(PARTS) if not parts or "all" in parts else parts
+        chosen = [recipe(name) for name in names]
         folder = results / (f"{paper}-quick" if quick else paper)
-        cells = {cell.name: cell for part in chosen for cell in part.cells}
         if not from_results:
-            wanted = [c for c in cells.values() if any(text in c.name for text in only.split(","))]
-            run(paper, [c for c in wanted if not quick or is_quick(c)], folder, quick, quiet, seconds)
-        found = {name: outcome for name in cells if (outcome := record.read(name, folder))}
-        if not found:
+            run(paper, chosen, folder, only, quick, quiet, seconds)
+        found = recorded(chosen, folder)
+        if not found.outcomes and not found.series:
             raise FedloomError(f"nothing is recorded in {folder}: run without --from-results")
-        texts = [layout.introduction(paper, found), ""]
-        for grid in (grid for part in chosen for grid in part.grids):
-            lines = layout.filled(grid, found)
-            texts += [f"## {grid.title}", "", layout.markdown(grid, lines), ""]
-            texts += [layout.standing([grid], found) + ".", ""]
-            if not quiet and any(entry.cell in found for entry in grid.entries):
-                console.print(shown(grid, lines))
-                console.print(texts[-2])
-        if page:
-            write_text(page, "\n".join(texts).rstrip() + "\n")
+        if not quiet:
+            for grid in (grid for part in chosen for grid in part.grids):
+                if any(entry.cell in found.outcomes for entry in grid.entries):
+                    console.print(shown(grid, layout.filled(grid, found.outcomes)))
+                    console.print(layout.standing([grid], found.outcomes) + ".")
+        file = page or folder / "page.md"
+        figures = write_page(paper, chosen, found, file)
+        if not quiet:
+            console.print(f"{file}" + (f" and {len(figures)} figures in {figures[0].parent}" if figures else ""))
+
+
+def recorded(parts: Sequence[Part], folder: Path) -> Found:
+    """What is recorded of some parts."""
+    names = {cell.name for part in parts for cell in part.cells}
+    outcomes = {name: outcome for name in sorted(names) if (outcome := record.read(name, folder))}
+    series = {
+        s.name: kept for part in parts for s in part.series(Found(outcomes)) if (kept := curves.read(s.name, folder))
+    }
+    return Found(outcomes, series)
 
 
 def is_quick(cell: Cell) -> bool:
@@ -81,36 +91,71 @@ def is_quick(cell: Cell) -> bool:
     return all(getattr(cell.experiment, name) in values for name, values in QUICK.items())
 
 
-def run(paper: str, cells: Sequence[Cell], folder: Path, quick: bool, quiet: bool, seconds: float) -> None:
-    """Tune the cells that are not recorded yet, one after another."""
-    engine, began = compiled(), time.perf_counter()
-    data: dict[tuple[str, str, str], FederatedData] = {}
-    for cell in cells:
-        if record.read(cell.name, folder) is not None:
-            continue
-        if time.perf_counter() - began > seconds:
-            errors.print(f"{seconds:g} seconds are over: go on with the same command", style="yellow")
-            return
-        e = cell.experiment
-        kind = e.data, e.partition, e.algorithm
-        data[kind] = data.get(kind) or federated(e)
-        start = time.perf_counter()
-        rate, rates = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-        with report.live(errors, e.stop(), not quiet) as begin:
-            outcome = tune(
-                cell, data[kind], engine, rate=rate, rates=3 if quick else rates, seeds=1 if quick else 3, begin=begin
-            )
-        about = {
-            "command": f"fedloom reproduce {paper} --only {cell.name}" + " --quick" * quick,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "device": jax.devices()[0].device_kind,
-            "versions": {"jax": jax.__version__, "numpy": np.__version__},
-            "seconds": round(time.perf_counter() - start, 2),
-            "experiment": e.changed(),
-        }
-        record.write(record.Outcome(cell.name, outcome.trials, about), folder)
-        if not quiet:
-            errors.print(told_of(cell, outcome, about["seconds"]), highlight=False)
+def run(paper: str, parts: Sequence[Part], folder: Path, only: str, quick: bool, quiet: bool, seconds: float) -> None:
+    """Run what is not recorded yet: first the cells, then what else figures need."""
+    began = time.perf_counter()
+    wanted = lambda name: any(text in name for text in only.split(","))  # noqa: E731
+    cells = {c.name: c for part in parts for c in part.cells if wanted(c.name) and (not quick or is_quick(c))}
+    data: dict[Any, FederatedData] = {}
+    for cell in cells.values():
+        if record.read(cell.name, folder) is None:
+            if is_over(began, seconds):
+                return
+            tune_one(paper, cell, list(cells.values()), folder, data, quick, quiet)
+    found = recorded(parts, folder)
+    for series in {s.name: s for part in parts for s in part.series(found)}.values():
+        if series.name not in found.series and wanted(series.name) and (not quick or series.quick):
+            if is_over(began, seconds):
+                return
+            start = time.perf_counter()
+            with report.live(errors, series.experiment.stop(), not quiet) as begin:
+                columns = series.run(begin)
+            about = provenance(paper, series.name, series.experiment, start, quick)
+            curves.write(curves.Kept(series.name, columns, about), folder)
+
+
+def is_over(began: float, seconds: float) -> bool:
+    """Whether the time is over; says so."""
+    over = time.perf_counter() - began > seconds
+    if over:
+        errors.print(f"{seconds:g} seconds are over: go on with the same command", style="yellow")
+    return over
+
+
+def tune_one(
+    paper: str,
+    cell: Cell,
+    cells: Sequence[Cell],
+    folder: Path,
+    data: dict[Any, FederatedData],
+    quick: bool,
+    quiet: bool,
+) -> None:
+    """Tune a cell and record it."""
+    e, start = cell.experiment, time.perf_counter()
+    kind = e.data, e.partition, e.algorithm
+    data[kind] = data.get(kind) or federated(e)
+    rate, rates = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
+    with report.live(errors, e.stop(), not quiet) as begin:
+        outcome = tune(
+            cell, data[kind], compiled(), rate=rate, rates=3 if quick else rates, seeds=1 if quick else 3, begin=begin
+        )
+    about = provenance(paper, cell.name, e, start, quick)
+    record.write(record.Outcome(cell.name, outcome.trials, about), folder)
+    if not quiet:
+        errors.print(told_of(cell, outcome, about["seconds"]), highlight=False)
+
+
+def provenance(paper: str, name: str, e: Experiment, start: float, quick: bool) -> Mapping[str, Any]:
+    """How something was made."""
+    return {
+        "command": f"fedloom reproduce {paper} --only {name}" + " --quick" * quick,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": jax.devices()[0].device_kind,
+        "versions": {"jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - start, 2),
+        "experiment": e.changed(),
+    }
 
 
 def told_of(cell: Cell, outcome: record.Outcome, seconds: float) -> str:

@@ -22,7 +22,7 @@ from fedloom.tasks.task import Task, Variables
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
 
-CACHE, ROOM = 2**24, 2**31  # bytes a batch may touch: what stays in a CPU's cache, what is little to a GPU
+CACHE, SHARE = 2**24, 0.05  # what a batch may touch: bytes that stay in a CPU's cache, a share of a GPU's memory
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,9 @@ def judge(task: Task, plan: Plan, store: Store) -> Judge:
     variables = jax.eval_shape(task.init, jax.random.key(0))
     one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in store.data.columns.items()}
     each = footprint(task.metrics, variables, one)
-    room = CACHE if plan.mesh.devices.flat[0].platform == "cpu" else ROOM // plan.members
-    return Judge(task, plan, store, int(np.clip(room // each, 16, 1000)))
+    first = plan.mesh.devices.flat[0]
+    room = CACHE if first.platform == "cpu" else SHARE * machine.memory(first) / plan.members
+    return Judge(task, plan, store, int(np.clip(room // each, 16, 1000 if first.platform == "cpu" else 10_000)))
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))

@@ -29,6 +29,7 @@ class Cell:
         rate: the learning rate about which to look for the best.
         decays: the factors by which it may change every round.
         targets: the test accuracies to reach, the hardest last.
+        goal: the rounds to the hardest that a finer search is worth.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Cell:
     rate: float
     decays: tuple[float, ...] = (1.0,)
     targets: tuple[float, ...] = (0.99,)
+    goal: float | None = None
 
 
 @dataclass(frozen=True)

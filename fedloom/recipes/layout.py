@@ -49,21 +49,6 @@ class Grid:
         return [entry for _, row in self.rows for entry in row]
 
 
-def introduction(paper: str, found: Mapping[str, Outcome]) -> str:
-    """How the numbers came about."""
-    seconds = sum(float(outcome.about.get("seconds", 0)) for outcome in found.values())
-    devices = ", ".join(sorted({str(outcome.about.get("device")) for outcome in found.values()}))
-    runs = sum(len(outcome.trials) for outcome in found.values())
-    recorded = f"{len(found)} cells are recorded: {runs} runs in {seconds / 60:.1f} minutes on {devices}."
-    return f"""# {paper}, reproduced
-
-Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
-learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
-number is the mean over three seeds at the best rate. In brackets, how many times fewer than in the first row.
-{recorded}
-Drawn by `fedloom reproduce {paper} --from-results --page docs/{paper}.md`; cells not recorded are shown as –."""
-
-
 def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
     """The texts of a table: in each cell everybody's rounds, and in brackets how many times fewer than in the first
     row of the column.

@@ -8,15 +8,21 @@ Table 3: CIFAR-10 to 80, 82 and 85 %, by SGD, FedSGD and federated averaging.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedloom.data import shakespeare
-from fedloom.recipes.cell import Cell
+from fedloom.errors import choose
+from fedloom.recipes.cell import Cell, Trial
+from fedloom.recipes.figures import between, epochs, rates, work
+from fedloom.recipes.hartoyo import hartoyo
+from fedloom.recipes.interpolation import interpolated
 from fedloom.recipes.layout import Entry, Grid
+from fedloom.recipes.part import Found, Part, Picture
+from fedloom.recipes.series import Series
 from fedloom.runs.experiment import Experiment
 
 PUBLISHED = Path(__file__).parent / "published" / "mcmahan2017.json"
@@ -44,14 +50,6 @@ class Setting:
         return f"{self.model}-{self.partition}-C{self.fraction:g}-E{self.epochs}-B{self.batch_size or 'all'}"
 
 
-@dataclass(frozen=True)
-class Part:
-    """A table: what is run for it, and how it is printed."""
-
-    cells: tuple[Cell, ...]
-    grids: tuple[Grid, ...]
-
-
 @cache
 def published() -> dict[str, Any]:
     """The published numbers."""
@@ -60,12 +58,12 @@ def published() -> dict[str, Any]:
 
 
 def mcmahan2017(part: str) -> Part:
-    """A part of the paper: table1, table2 or table3.
+    """A part of the paper, by its name in ``PARTS``.
 
     >>> len(mcmahan2017("table1").cells), mcmahan2017("table1").cells[0].name
     (40, '2nn-iid-C0-E1-Ball')
     """
-    return {"table1": table1, "table2": table2, "table3": table3}[part]()
+    return choose("part", part, PARTS)()
 
 
 def settings1() -> Iterator[tuple[Setting, Entry]]:
@@ -101,7 +99,8 @@ def table1() -> Part:
             for c in (0.0, 0.1, 0.2, 0.5, 1.0)
         ]  # fmt: skip
         grids.append(Grid(f"Table 1, {title}", tuple(f"{KINDS[p]}, B = {b or '∞'}" for p, b in columns), tuple(rows)))
-    return Part(tuple(cell(setting, entry.target) for setting, entry in entries.items()), tuple(grids))
+    cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
+    return Part("table1", "Table 1: more clients in parallel", cells, tuple(grids))
 
 
 def table2() -> Part:
@@ -119,7 +118,8 @@ def table2() -> Part:
             rows.append((f"{how}, E = {s.epochs}, B = {s.batch_size or '∞'}", (first, second)))
         heads = tuple(KINDS[s.partition] for s, _ in mine[:2])
         grids.append(Grid(f"Table 2, {title}", heads, tuple(rows)))
-    return Part(tuple(cell(setting, entry.target) for setting, entry in entries.items()), tuple(grids))
+    cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
+    return Part("table2", "Table 2: more computation per client", cells, tuple(grids))
 
 
 def table3() -> Part:
@@ -144,10 +144,98 @@ def table3() -> Part:
         reached = tuple(target for target, number in numbers.items() if number)
         until = experiment.replace(rounds=int(1.5 * numbers[reached[-1]] / unit), target=reached[-1])
         name = f"cifar-{row['algorithm']}"
-        cells.append(Cell(name, until, rate, decays, reached))
+        cells.append(Cell(name, until, rate, decays, reached, numbers[reached[-1]] / unit))
         rows.append((title, tuple(Entry(name, target, {"paper": n}, unit) for target, n in numbers.items())))
     heads = tuple(f"{target:.0%}" for target in numbers)
-    return Part(tuple(cells), (Grid("Table 3, CIFAR-10, rounds to an accuracy", heads, tuple(rows)),))
+    grid = Grid("Table 3, CIFAR-10, rounds to an accuracy", heads, tuple(rows))
+    return Part("table3", "Table 3: CIFAR-10", tuple(cells), (grid,))
+
+
+def figure1() -> Part:
+    """Figure 1: the loss between two models trained on different small sets."""
+    e = Experiment(model="2nn", epochs=20, batch_size=50, lr=0.1, fraction=1.0, rounds=1)
+    series = Series("figure1", e, interpolated, quick=True)
+
+    def pictures(found: Found) -> Iterator[Picture]:
+        if kept := found.series.get("figure1"):
+            about = ("Figure 1. Two 2NNs, each trained on 600 images of its own (240 updates, B = 50, learning rate "
+                     "0.1), averaged: the loss on all 60,000.")  # fmt: skip
+            yield Picture("figure1", about, between(kept))
+
+    return Part("figure1", "Figure 1: averaging two models", series=lambda found: (series,), pictures=pictures)  # noqa: ARG005
+
+
+def figure2() -> Part:
+    """Figure 2: test accuracy against rounds for the settings of Table 2."""
+    part = table2()
+    titles = {("cnn", "iid"): "MNIST CNN, IID", ("cnn", "shards"): "MNIST CNN, shards",
+              ("lstm", "iid"): "Shakespeare LSTM, IID", ("lstm", "natural"): "Shakespeare LSTM, by role"}  # fmt: skip
+
+    def pictures(found: Found) -> Iterator[Picture]:
+        panels: dict[str, dict[tuple[int, str], Trial]] = {}
+        targets = {}
+        for c in part.cells:
+            if outcome := found.outcomes.get(c.name):
+                e, title = c.experiment, titles[c.experiment.model, c.experiment.partition]
+                panels.setdefault(title, {})[e.epochs, str(e.batch_size or "all")] = outcome.chosen(c.targets[-1])[0]
+                targets[title] = c.targets[-1]
+        if panels:
+            about = (
+                "Figure 2. Test accuracy against rounds, at the best learning rate of each setting, up to the target."
+            )
+            yield Picture("figure2", about, work(panels, targets))
+
+    return Part("figure2", "Figure 2: accuracy against rounds", part.cells, pictures=pictures)
+
+
+def figure3() -> Part:
+    """Figure 3: training loss with more and more local epochs, at a fixed learning rate."""
+    cnn = Experiment(model="cnn", batch_size=10, fraction=0.1, rounds=60)
+    lstm = cnn.replace(data="shakespeare", partition="natural", model="lstm", lr=1.47, rounds=40)
+    panels = {
+        "MNIST CNN, IID, η = 0.1": [(e, cnn.replace(partition="iid", lr=0.1, epochs=e)) for e in (1, 5, 20, 100)],
+        "MNIST CNN, shards, η = 0.0464": [
+            (e, cnn.replace(partition="shards", lr=0.0464, epochs=e)) for e in (1, 5, 20, 100)
+        ],
+        "Shakespeare LSTM, by role, η = 1.47": [(e, lstm.replace(epochs=e)) for e in (1, 5, 20)],
+    }
+    named = {title: [(e, Series(f"figure3-{x.model}-{x.partition}-E{e}", x)) for e, x in lines]
+             for title, lines in panels.items()}  # fmt: skip
+
+    def pictures(found: Found) -> Iterator[Picture]:
+        shown = {title: [(e, found.series[s.name]) for e, s in lines if s.name in found.series]
+                 for title, lines in named.items()}  # fmt: skip
+        shown = {title: lines for title, lines in shown.items() if lines}
+        if shown:
+            yield Picture(
+                "figure3", "Figure 3. Training loss with E local epochs a round; C = 0.1, B = 10.", epochs(shown)
+            )
+
+    every = [s for lines in named.values() for _, s in lines]
+    return Part("figure3", "Figure 3: many local epochs", series=lambda found: every, pictures=pictures)  # noqa: ARG005
+
+
+def figure4() -> Part:
+    """Figure 4: CIFAR-10, FedSGD against FedAvg."""
+    part = table3()
+
+    def pictures(found: Found) -> Iterator[Picture]:
+        names = {"FedAvg": "cifar-fedavg", "FedSGD": "cifar-fedsgd"}
+        shown = {called: found.outcomes[name] for called, name in names.items() if name in found.outcomes}
+        if shown:
+            about = (
+                "Figure 4. CIFAR-10, test accuracy against rounds at several learning rates; C = 0.1, E = 5, B = 50."
+            )
+            yield Picture("figure4", about, rates(shown, part.cells[0].targets))
+
+    return Part("figure4", "Figure 4: CIFAR-10 against rounds", part.cells, pictures=pictures)
+
+
+PARTS: dict[str, Callable[[], Part]] = {
+    "table1": table1, "table2": table2, "table3": table3, "figure1": figure1, "figure2": figure2, "figure3": figure3,
+    "figure4": figure4, "hartoyo": lambda: hartoyo(table1(), table2(), published()),
+}  # fmt: skip
+"""Every table and figure."""
 
 
 @cache
@@ -163,7 +251,7 @@ def cell(setting: Setting, target: float) -> Cell:
     """
     paper, model = longest(setting.name), setting.model
     rounds = int(1.5 * paper) + 10 if paper else LONGEST[model]
-    every = 1 if rounds <= 300 else 2 if rounds <= 1000 else 5
+    every = 5 if model == "lstm" and rounds > 300 else 1
     roles = len(shakespeare().user_names) if setting.partition == "iid" and model == "lstm" else 100
     experiment = Experiment(
         data="shakespeare" if model == "lstm" else "mnist",
@@ -178,4 +266,4 @@ def cell(setting: Setting, target: float) -> Cell:
         every=every,
         evaluate="test",
     )
-    return Cell(setting.name, experiment, RATES[model, setting.batch_size], targets=(target,))
+    return Cell(setting.name, experiment, RATES[model, setting.batch_size], targets=(target,), goal=paper)

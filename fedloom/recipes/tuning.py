@@ -39,13 +39,13 @@ def grid(rate: float, many: int) -> list[float]:
     return [neighbour(rate, step) for step in range(-(many // 2), many - many // 2)]
 
 
-def neighbour(rate: float, step: int) -> float:
-    """The rate so many steps up (or down) the grid.
+def neighbour(rate: float, step: float) -> float:
+    """The rate so many steps (or half steps) up or down the grid.
 
-    >>> neighbour(0.1, 1), neighbour(0.215, -2)
-    (0.215, 0.0464)
+    >>> neighbour(0.1, 1), neighbour(0.215, -2), neighbour(0.1, 0.5)
+    (0.215, 0.0464, 0.147)
     """
-    exponent = round(3 * np.log10(rate)) + step
+    exponent = round(6 * np.log10(rate)) / 2 + step
     return float(f"{10 ** (exponent / 3):.3g}")
 
 
@@ -59,8 +59,8 @@ def tune(
     seeds: int = 3,
     begin: Begin | None = None,
 ) -> Outcome:
-    """The trials of a cell: a race of rates with the first seed; then, for each target, the best rate with the other
-    seeds, or, where it fails with one of them, the next smaller rate with all.
+    """The trials of a cell: a race of rates, and for each target the best rate with every seed. Where that takes more
+    rounds than the cell's goal, a grid twice as fine about the best rate.
 
     Arguments:
         cell: what to reach.
@@ -71,24 +71,67 @@ def tune(
         seeds: how many seeds the best one is repeated with.
         begin: makes a progress line for some runs.
     """
-    trials: list[Trial] = []
-    new, last = grid(rate or cell.rate, rates), cell.targets[-1]
+    tuning = Tuning(cell, data, engine, seeds, begin)
+    new = grid(rate or cell.rate, rates)
     for _ in range(WIDEST + 1):
-        trials += race(cell, data, engine, [(lr, decay, 0) for lr in new for decay in cell.decays], trials, begin)
-        found = Outcome(cell.name, tuple(trials), {})
-        new = wider([lr for lr, _ in found.settings], found.winner(last)[0])
+        tuning.compare(new)
+        new = wider([lr for lr, _ in tuning.found.settings], tuning.leader(cell.targets[-1])[0])
         if not new:
             break
-    for target in cell.targets:
-        lr, decay = Outcome(cell.name, tuple(trials), {}).winner(target)
-        for _ in range(SAFER if got_there(trials, (lr, decay, 0), target) else 0):
-            again = [(lr, decay, seed) for seed in range(seeds) if not got_there(trials, (lr, decay, seed), target)]
-            trials = [t for t in trials if (t.lr, t.decay, t.seed) not in again]
-            trials += race(cell, data, engine, again, None, begin)
-            if all(got_there(trials, (lr, decay, seed), target) for seed in range(seeds)):
-                break
-            lr = neighbour(lr, -1)
-    return Outcome(cell.name, tuple(trials), {})
+    tuning.repeat()
+    took = tuning.found.rounds(cell.targets[-1])
+    if cell.goal is not None and (took is None or took > cell.goal):
+        best = tuning.leader(cell.targets[-1])[0]
+        tuning.compare([neighbour(best, -0.5), neighbour(best, 0.5)])
+        tuning.repeat()
+    return tuning.found
+
+
+class Tuning:
+    """The trials of a cell as they come in."""
+
+    def __init__(self, cell: Cell, data: FederatedData, engine: Compiled, seeds: int, begin: Begin | None) -> None:
+        self.cell, self.data, self.engine, self.seeds, self.begin = cell, data, engine, seeds, begin
+        self.trials: list[Trial] = []
+        e = cell.experiment
+        several = engine.group(data, e.build_task(data), e.build_algorithm()) > 1
+        self.first = seeds if several and e.build_algorithm().cohort(len(data)) == 1 else 1
+        """Seeds that rates are compared with: all where a cohort is one client, which leaves an accelerator idle and
+        rates' merits to chance; else one."""
+
+    @property
+    def found(self) -> Outcome:
+        """What there is so far."""
+        return Outcome(self.cell.name, tuple(self.trials), {})
+
+    def leader(self, target: float) -> tuple[float, float]:
+        """The learning rate and decay that are best with the seeds that all have run with."""
+        fair = tuple(trial for trial in self.trials if trial.seed < self.first)
+        return Outcome(self.cell.name, fair, {}).winner(target)
+
+    def compare(self, rates: Sequence[float]) -> None:
+        """Race some rates against each other, and those before."""
+        points = [(lr, decay, seed) for lr in rates for decay in self.cell.decays for seed in range(self.first)]
+        self.trials += race(self.cell, self.data, self.engine, points, self.trials, self.begin)
+
+    def repeat(self) -> None:
+        """Run the best with all seeds, for each target; where it fails with one of them, a smaller rate too."""
+        for target in self.cell.targets:
+            lr, decay = self.leader(target)
+            if not any(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
+                continue
+            for _ in range(SAFER):
+                every = [(lr, decay, seed) for seed in range(self.seeds)]
+                again = [point for point in every if not self.got_there(point, target)]
+                self.trials = [t for t in self.trials if (t.lr, t.decay, t.seed) not in again]
+                self.trials += race(self.cell, self.data, self.engine, again, None, self.begin)
+                if all(self.got_there(point, target) for point in every):
+                    break
+                lr = neighbour(lr, -1)
+
+    def got_there(self, point: Point, target: float) -> bool:
+        """Whether that run reached the target."""
+        return any(t.reached(target) is not None for t in self.trials if (t.lr, t.decay, t.seed) == point)
 
 
 def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> tuple[float, int]:
@@ -100,11 +143,6 @@ def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> tuple[float, int]:
             for other, outcome in known.items() if other.targets == cell.targets
             and other.experiment.replace(fraction=e.fraction, rounds=e.rounds, every=e.every) == e]  # fmt: skip
     return (min(near)[1], 3) if near else (cell.rate, 5)
-
-
-def got_there(trials: Sequence[Trial], point: Point, target: float) -> bool:
-    """Whether that run reached the target."""
-    return any(t.reached(target) is not None for t in trials if (t.lr, t.decay, t.seed) == point)
 
 
 def wider(rates: Sequence[float], winner: float) -> list[float]:
@@ -146,7 +184,7 @@ def race(
         runs = train(
             engine, data, task, [tuned(algorithm, lr, decay) for lr, decay, _ in group], [seed for *_, seed in group],
             settings, [None] * len(group), labels, begin(labels) if begin else None,
-            None if before is None else losing(target, [t.history for t in before]),
+            None if before is None else losing(target, group, before),
         )  # fmt: skip
         trials += [trial(run, point) for run, point in zip(runs, group, strict=True)]
         if any(run.stopped.startswith("interrupted") for run in runs):
@@ -166,17 +204,24 @@ def tuned(algorithm: Algorithm, lr: float, decay: float) -> Algorithm:
     return changed
 
 
-def losing(target: float, rivals: Sequence[History]) -> Callable[[Sequence[History]], Collection[int]]:
-    """Who need not go on: everybody, once somebody has reached the target; and whoever is far behind a leader that is
-    near the target (at most twice its errors).
+def losing(
+    target: float, points: Sequence[Point], rivals: Sequence[Trial]
+) -> Callable[[Sequence[History]], Collection[int]]:
+    """Who need not go on: everybody, once a rate has reached the target with all its seeds; and rates that, with some
+    seed, are far behind a leader that is near the target (at most twice its errors).
     """
-    near = 1 - 2 * (1 - target)
+    near, settings = 1 - 2 * (1 - target), [(lr, decay) for lr, decay, _ in points]
 
     def over(histories: Sequence[History]) -> Collection[int]:
-        if any(h.reached(ACCURACY, target) is not None for h in histories):
+        there = [h.reached(ACCURACY, target) is not None for h in histories]
+        if any(all(t for t, s in zip(there, settings, strict=True) if s == setting) for setting in set(settings)):
             return range(len(histories))
-        leaders = [h for h in (*rivals, *histories) if h.best(ACCURACY) >= near]
-        return [i for i, h in enumerate(histories) if any(is_behind(h, leader) for leader in leaders)]
+        running = [(seed, h) for (*_, seed), h in zip(points, histories, strict=True)]
+        leaders = [(seed, h) for seed, h in (*((t.seed, t.history) for t in rivals), *running)
+                   if h.best(ACCURACY) >= near]  # fmt: skip
+        lost = {setting for setting, (seed, h) in zip(settings, running, strict=True)
+                if any(seed == whose and is_behind(h, leader) for whose, leader in leaders)}  # fmt: skip
+        return [i for i, setting in enumerate(settings) if setting in lost]
 
     return over
 

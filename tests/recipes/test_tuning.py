@@ -74,21 +74,44 @@ def history(*accuracies: float) -> History:
     return History(tuple({"round": i, "test_accuracy": a} for i, a in enumerate(accuracies)))
 
 
-def test_a_race_ends_when_somebody_is_there() -> None:
-    over = tuning.losing(0.9, [])
-    assert list(over([history(0.1, 0.5), history(0.1, 0.6)])) == []
-    assert list(over([history(0.1, 0.5), history(0.1, 0.9)])) == [0, 1]
+def test_a_race_ends_when_a_rate_is_there_with_all_its_seeds() -> None:
+    half, most, there = history(0.1, 0.5), history(0.1, 0.6), history(0.1, 0.9)
+    over = tuning.losing(0.9, [(0.1, 1.0, 0), (0.2, 1.0, 0)], [])
+    assert list(over([half, most])) == []
+    assert list(over([half, there])) == [0, 1]
+    over = tuning.losing(0.9, [(0.1, 1.0, 0), (0.1, 1.0, 1), (0.2, 1.0, 0), (0.2, 1.0, 1)], [])
+    assert list(over([half, there, there, most])) == []
+    assert list(over([half, there, there, there])) == [0, 1, 2, 3]
 
 
 def test_whoever_takes_three_times_the_leaders_rounds_has_lost() -> None:
     leader, slow = (history(*([0.0] + [top] * 12)) for top in (0.85, 0.5))
-    slow_to = history(0.0, *[0.1 * i for i in range(1, 4)], *[0.3] * 9)
-    assert list(tuning.losing(0.9, [])([leader, slow])) == [1]  # the leader had 50 % in round 0.6, now is 12
-    assert list(tuning.losing(0.9, [leader])([slow_to])) == [0]  # a leader of an earlier group counts too
-    far = history(*([0.0] + [0.7] * 12))
-    assert list(tuning.losing(0.9, [far])([slow])) == []  # nobody is near 90 % yet
+    pair, alone = [(0.1, 1.0, 0), (0.2, 1.0, 0)], [(0.2, 1.0, 0)]
+    before = [Trial(0.1, 1.0, 0, "", tuple((i, 0.85 if i else 0.0) for i in range(13)))]
+    assert list(tuning.losing(0.9, pair, [])([leader, slow])) == [1]  # the leader had 50 % in round 0.6, now is 12
+    assert list(tuning.losing(0.9, alone, before)([slow])) == [0]  # a leader of an earlier group counts too
+    assert list(tuning.losing(0.9, [(0.2, 1.0, 1)], before)([slow])) == []  # but not one with another seed
+    far = [Trial(0.1, 1.0, 0, "", tuple((i, 0.7 if i else 0.0) for i in range(13)))]
+    assert list(tuning.losing(0.9, alone, far)([slow])) == []  # nobody is near 90 % yet
     short = history(*([0.0] + [0.5] * 5))
-    assert list(tuning.losing(0.9, [leader])([short])) == []  # too early to tell
+    assert list(tuning.losing(0.9, alone, before)([short])) == []  # too early to tell
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_goal_that_is_missed_is_worth_a_finer_grid(generated: Callable[..., FederatedData]) -> None:
+    data, engine = generated([5]), compiled()
+    rates = lambda goal: [lr for lr, _ in tuning.tune(  # noqa: E731
+        Cell("toy", Experiment(), rate=0.1, goal=goal), data, engine, seeds=1).settings]  # fmt: skip
+    assert rates(20) == rates(None) == [0.0215, 0.0464, 0.1, 0.215, 0.464]
+    assert rates(19) == [0.0215, 0.0464, 0.1, 0.147, 0.215, 0.316, 0.464]
+
+
+def test_where_a_cohort_is_one_client_all_seeds_race(generated: Callable[..., FederatedData]) -> None:
+    cell = Cell("toy", TOY.replace(fraction=0.0), rate=0.1, targets=(0.8,))
+    found = tuning.tune(cell, generated([20] * 6, test=200), compiled(lanes=1, devices=1), rates=1, seeds=2)
+    assert found.rounds(0.8) is not None
+    for setting in found.settings:
+        assert sorted(t.seed for t in found.trials if t.setting == setting) == [0, 1]
 
 
 def test_a_cell_begins_where_its_sibling_ended() -> None:

@@ -1,0 +1,97 @@
+"""Figures: those of McMahan et al. (2017), drawn from what is recorded of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedloom.recipes.cell import ACCURACY, Outcome, Trial
+from fedloom.recipes.series import Kept
+from fedloom.style import COLOURS, STYLE
+
+BATCHES = {"10": COLOURS[1], "50": COLOURS[4], "all": COLOURS[0]}
+DASHES = ("-", "--", ":", "-.")
+
+
+def between(kept: Kept) -> Figure:
+    """Figure 1: the training loss of mixtures of two models, begun independently and alike."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        for axes, (name, title) in zip(figure.subplots(1, 2), TITLES.items(), strict=True):
+            theta, loss = kept.columns["theta"], kept.columns[name]
+            ends = [float(np.interp(at, theta, loss)) for at in (0.0, 1.0)]
+            axes.plot(theta, loss, color=COLOURS[0])
+            axes.axhline(min(ends), color="grey", linewidth=0.8, linestyle=":", label="the better of the two")
+            for at in (0.0, 1.0):
+                axes.axvline(at, color="grey", linewidth=0.8)
+            axes.set(title=title, xlabel="mixing weight θ", ylabel="loss on all training data")
+            axes.legend(fontsize="small")
+    return figure
+
+
+TITLES = {"independent": "independent initialisation", "shared": "shared initialisation"}
+
+
+def work(panels: Mapping[str, Mapping[tuple[int, str], Trial]], targets: Mapping[str, float]) -> Figure:
+    """Figure 2: test accuracy, best so far, against rounds, for every (E, B); each curve ends at the target.
+
+    Arguments:
+        panels: title → (E, B) → the run to draw.
+        targets: title → where the grey line is.
+    """
+    with mpl.rc_context(STYLE):
+        columns = 2
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(5 * columns, 3.8 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for axes, (title, trials) in zip(grid.flat, panels.items(), strict=False):
+            epochs = sorted({e for e, _ in trials})
+            for (e, b), trial in trials.items():
+                style = {"color": BATCHES[b], "linestyle": DASHES[epochs.index(e)]}
+                history = trial.history
+                shown = f"E = {e}, B = {'∞' if b == 'all' else b}"
+                axes.plot(history.column("round"), history.so_far(ACCURACY), label=shown, **style)
+            target = targets[title]
+            axes.axhline(target, color="grey", linewidth=0.8)
+            low = target - (1 - target) * 3 if target > 0.9 else 0.4 * target
+            axes.set(title=title, ylim=(low, target + (target - low) * 0.06), xscale="log", xlim=(1, None),
+                     xlabel="rounds of communication", ylabel="test accuracy, best so far")  # fmt: skip
+            axes.legend(fontsize="small", ncols=2 if len(trials) > 6 else 1, loc="lower right")
+        for axes in list(grid.flat)[len(panels) :]:
+            axes.set_axis_off()
+    return figure
+
+
+def epochs(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> Figure:
+    """Figure 3: training loss against rounds, for more and more local epochs."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
+        for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+            for i, (e, kept) in enumerate(lines):
+                axes.plot(kept.columns["round"], kept.columns["train_loss"], color=COLOURS[i % 6], label=f"E = {e}")
+            axes.set(title=title, xlabel="rounds of communication", ylabel="training loss", yscale="log")
+            axes.legend(fontsize="small")
+    return figure
+
+
+def rates(outcomes: Mapping[str, Outcome], targets: Sequence[float]) -> Figure:
+    """Figure 4: CIFAR-10, test accuracy against rounds, for several learning rates of FedSGD and FedAvg."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7, 4.4), layout="constrained")
+        axes = figure.subplots()
+        for (name, outcome), colour in zip(outcomes.items(), (COLOURS[0], COLOURS[1]), strict=False):
+            best = sorted(
+                (t for t in outcome.trials if t.seed == 0 and t.best > targets[0] - 0.1), key=lambda t: -t.best
+            )
+            for trial, dashes in zip(best, DASHES, strict=False):
+                label = f"{name}, η = {trial.lr:g}, decay {trial.decay:g}"
+                h = trial.history
+                axes.plot(h.column("round"), h.so_far(ACCURACY), color=colour, linestyle=dashes, label=label)
+        for target in targets:
+            axes.axhline(target, color="grey", linewidth=0.8)
+        axes.set(xlabel="rounds of communication", ylabel="test accuracy, best so far", ylim=(0.5, 0.88))
+        axes.legend(fontsize="small")
+    return figure

@@ -1,0 +1,69 @@
+"""Interpolation: the loss between two models that were trained on different data (McMahan et al. 2017, figure 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedloom.data import Dataset, partition
+from fedloom.recipes.tuning import Begin
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.prepare import read
+from fedloom.runs.runner import run
+from fedloom.tasks import Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+EXAMPLES, POINTS, BATCH = 600, 50, 1000
+STARTS = {"shared": (0, 0), "independent": (0, 1)}
+"""Whether two models begin alike → the seeds of their initialisation."""
+
+
+def interpolated(e: Experiment, begin: Begin | None) -> Mapping[str, Sequence[float]]:
+    """The loss on all training data of θ·w + (1 - θ)·w', for models w and w' that were each trained on 600 examples of
+    their own: from a shared initialisation, and from independent ones.
+    """
+    dataset = read(e)
+    order = np.random.default_rng(e.data_seed).permutation(dataset.train)
+    theta = np.linspace(-0.2, 1.2, POINTS)
+    columns: dict[str, Sequence[float]] = {"theta": theta.tolist()}
+    for name, seeds in STARTS.items():
+        first, second = (trained(e, dataset, order[i * EXAMPLES : (i + 1) * EXAMPLES], seed, begin)
+                         for i, seed in enumerate(seeds))  # fmt: skip
+        columns[name] = losses(first[0], dataset, first[1], second[1], theta)
+    return columns
+
+
+def trained(
+    e: Experiment, dataset: Dataset, rows: np.ndarray, seed: int, begin: Begin | None
+) -> tuple[Task, Variables]:
+    """The task, and the model trained on those rows alone."""
+    one = Dataset(dataset.name, dataset.columns, dataset.classes, train=rows, test=dataset.test)
+    data = one.partition(partition.iid(1))
+    task = e.build_task(data)
+    watch = begin([f"{EXAMPLES} examples, seed {seed}"]) if begin else None
+    return task, run(data, task, e.build_algorithm(), rounds=1, evaluate=("test",), seed=seed, watch=watch).variables
+
+
+def losses(task: Task, dataset: Dataset, w: Variables, v: Variables, theta: np.ndarray) -> list[float]:
+    """The mean training loss of every mixture."""
+    rows = jnp.asarray(dataset.train[: len(dataset.train) // BATCH * BATCH].reshape(-1, BATCH))
+    columns = {name: jnp.asarray(column) for name, column in dataset.columns.items()}
+
+    def loss(t: Float[Array, ""]) -> Float[Array, ""]:
+        mixed = jax.tree.map(lambda a, b: t * a + (1 - t) * b, w, v)
+
+        def add(total: Array, batch: Array) -> tuple[Array, None]:
+            found = task.metrics(mixed, {name: column[batch] for name, column in columns.items()})
+            return total + found["loss"].sum(), None
+
+        return lax.scan(add, jnp.float32(0), rows)[0] / rows.size
+
+    found = jax.jit(lambda every: lax.map(loss, every))(jnp.asarray(theta, jnp.float32))
+    return np.asarray(found, float).tolist()

@@ -1,0 +1,89 @@
+"""Series: a run of which everything that was measured is kept, for figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedloom.engines import compiled
+from fedloom.errors import CheckpointError
+from fedloom.recipes.tuning import Begin
+from fedloom.runs.checkpoint import write_text
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.history import History, from_rows
+from fedloom.runs.prepare import federated
+from fedloom.runs.runner import Settings, train
+
+Columns = Mapping[str, Sequence[float]]
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Series:
+    """What a figure shows of one experiment.
+
+    Arguments:
+        name: of its file.
+        experiment: what is run.
+        make: what runs it, and gives columns of numbers.
+        quick: whether a CPU does it in minutes.
+    """
+
+    name: str
+    experiment: Experiment
+    make: Callable[[Experiment, Begin | None], Columns] | None = None
+    quick: bool = False
+
+    def run(self, begin: Begin | None = None) -> Columns:
+        """The columns: of a history, if nothing else is said."""
+        return (self.make or measured)(self.experiment, begin)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A series that was recorded, and how it was made."""
+
+    name: str
+    columns: Columns
+    about: Mapping[str, Any]
+
+    @property
+    def history(self) -> History:
+        """The columns as a history."""
+        rows = zip(*self.columns.values(), strict=True)
+        return from_rows(dict(zip(self.columns, row, strict=True)) for row in rows)
+
+
+def measured(e: Experiment, begin: Begin | None) -> Columns:
+    """The history of an experiment: rounds, accuracies and losses. One that diverges ends there."""
+    data = federated(e)
+    task, algorithm = e.build_task(data), e.build_algorithm()
+    settings = Settings(e.stop(), e.splits, e.every)
+    watch = begin([f"{data.name}, {task.name}"]) if begin else None
+    [run] = train(compiled(), data, task, [algorithm], [e.seed], settings, [None], ["series"], watch)
+    if run.stopped.startswith("interrupted"):
+        raise KeyboardInterrupt
+    h = run.history
+    return {name: h.column(name).tolist() for name in h.columns if name.endswith(("round", "accuracy", "loss"))}
+
+
+def write(kept: Kept, folder: Path) -> None:
+    """Keep a series as JSON."""
+    columns = {name: [float(f"{value:.{DIGITS}g}") for value in values] for name, values in kept.columns.items()}
+    text = json.dumps({"series": kept.name, **kept.about, "columns": columns}, ensure_ascii=False)
+    write_text(folder / f"{kept.name}.json", text.replace('"columns"', '\n"columns"').replace("], ", "],\n") + "\n")
+
+
+def read(name: str, folder: Path) -> Kept | None:
+    """What is kept of a series, or ``None``."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        return Kept(content.pop("series"), content.pop("columns"), content)
+    except (json.JSONDecodeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
