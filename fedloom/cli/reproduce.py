@@ -23,6 +23,7 @@ from fedloom.errors import FedloomError, choose
 from fedloom.recipes import PARTS, Cell, mcmahan2017
 from fedloom.recipes.page import page as write_page
 from fedloom.recipes.part import Found, Part
+from fedloom.recipes.partial import Partial
 from fedloom.recipes.tuning import beginning, tune
 from fedloom.runs import report
 from fedloom.runs.experiment import Experiment
@@ -136,12 +137,15 @@ def tune_one(
     kind = e.data, e.partition, e.algorithm
     data[kind] = data.get(kind) or federated(e)
     rate, rates = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
+    unfinished = folder / f"{cell.name}.partial"
     with report.live(errors, e.stop(), not quiet) as begin:
         outcome = tune(
-            cell, data[kind], compiled(), rate=rate, rates=3 if quick else rates, seeds=1 if quick else 3, begin=begin
-        )
+            cell, data[kind], compiled(), rate=rate, rates=3 if quick else rates, seeds=1 if quick else 3, begin=begin,
+            partial=Partial(unfinished),
+        )  # fmt: skip
     about = provenance(paper, cell.name, e, start, quick)
     record.write(record.Outcome(cell.name, outcome.trials, about), folder)
+    unfinished.unlink(missing_ok=True)
     if not quiet:
         errors.print(told_of(cell, outcome, about["seconds"]), highlight=False)
 

@@ -17,6 +17,8 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History
 
 ACCURACY = "test_accuracy"
+Point = tuple[float, float, int]
+"""Learning rate, decay and seed of a run."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class Trial:
     def history(self) -> History:
         """The curve."""
         return History(tuple({"round": round, ACCURACY: accuracy} for round, accuracy in self.curve))
+
+    @property
+    def point(self) -> Point:
+        """Which run it is."""
+        return self.lr, self.decay, self.seed
 
     @property
     def setting(self) -> tuple[float, float]:
@@ -119,9 +126,7 @@ class Outcome:
 
 def write(outcome: Outcome, folder: Path) -> None:
     """Keep an outcome as JSON, with its curves."""
-    trials = [{"lr": t.lr, "decay": t.decay, "seed": t.seed, "ended": t.ended,
-               "curve": [[r, round(a, 5)] for r, a in t.curve]} for t in outcome.trials]  # fmt: skip
-    content = {"cell": outcome.cell, **outcome.about, "trials": trials}
+    content = {"cell": outcome.cell, **outcome.about, "trials": [as_json(trial) for trial in outcome.trials]}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     write_text(folder / f"{outcome.cell}.json", text.replace('{"lr"', '\n{"lr"') + "\n")
 
@@ -133,12 +138,19 @@ def read(name: str, folder: Path) -> Outcome | None:
         return None
     try:
         content = json.loads(path.read_text())
-        trials = tuple(_trial(one) for one in content.pop("trials"))
+        trials = tuple(from_json(one) for one in content.pop("trials"))
         return Outcome(content.pop("cell"), trials, content)
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
 
 
-def _trial(one: Mapping[str, Any]) -> Trial:
+def as_json(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON; accuracies have five digits."""
+    curve = [[round, float(f"{accuracy:.5f}")] for round, accuracy in trial.curve]
+    return {"lr": trial.lr, "decay": trial.decay, "seed": trial.seed, "ended": trial.ended, "curve": curve}
+
+
+def from_json(one: Mapping[str, Any]) -> Trial:
+    """A trial from JSON."""
     curve = tuple((int(round), float(accuracy)) for round, accuracy in one["curve"])
     return Trial(one["lr"], one["decay"], one["seed"], one["ended"], curve)

@@ -6,7 +6,7 @@ Both are of the shared model, on all examples of a part, after a round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedloom.recipes.cell import Cell, Outcome
@@ -46,13 +46,15 @@ def hartoyo(table1: Part, table2: Part, published: dict[str, Any]) -> Part:
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=0.97))
         for c in cases:
             if kept := found.series.get(f"portrait-{c.name}"):
-                about = f"Task 2, {described(c.experiment)}, learning rate {kept.about['experiment']['lr']:g}"
+                about = (
+                    f"Task 2, {described(c.experiment)}, learning rate {Experiment(**kept.about['experiment']).lr:g}"
+                )
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=c.targets[-1]))
 
     def text(found: Found) -> str:
         return summary(found, published)
 
-    grids = tuple(only(g, {c.name for c in (*cases, *third)}) for g in (*table1.grids, table2.grids[0]))
+    grids = (*(only(grid, cases) for grid in table1.grids), only(table2.grids[0], third))
     return Part("hartoyo", "Hartoyo Putra's three tasks", (*cases, *third), grids, series, pictures, text)
 
 
@@ -80,9 +82,10 @@ def described(e: Experiment) -> str:
     return f"{e.model.upper()}, {KINDS[e.partition]}, B = {e.batch_size or '∞'}, C = {e.fraction:g}, E = {e.epochs}"
 
 
-def only(grid: Grid, cells: set[str]) -> Grid:
-    """The rows of a table that have some of these cells; other entries are left blank."""
-    rows = [(name, entries) for name, entries in grid.rows if any(entry.cell in cells for entry in entries)]
+def only(grid: Grid, cells: Sequence[Cell]) -> Grid:
+    """The rows of a table that have some of these cells."""
+    names = {cell.name for cell in cells}
+    rows = [(name, entries) for name, entries in grid.rows if any(entry.cell in names for entry in entries)]
     return Grid(grid.title, grid.heads, tuple(rows))
 
 

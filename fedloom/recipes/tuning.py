@@ -6,14 +6,15 @@ the target, diverges, or cannot win any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled
-from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Trial
+from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Point, Trial
+from fedloom.recipes.partial import Partial
 from fedloom.runs.history import History
 from fedloom.runs.runner import Run, Settings, Watch, train
 from fedloom.runs.stopping import Stop
@@ -26,8 +27,6 @@ LAG = 3  # whoever takes so many times the leader's rounds to an accuracy has lo
 WARM = 10  # evaluations before anybody can lose
 
 Begin = Callable[[Sequence[str]], Watch]
-Point = tuple[float, float, int]
-"""Learning rate, decay and seed of a run."""
 
 
 def grid(rate: float, many: int) -> list[float]:
@@ -58,6 +57,7 @@ def tune(
     rates: int = 5,
     seeds: int = 3,
     begin: Begin | None = None,
+    partial: Partial | None = None,
 ) -> Outcome:
     """The trials of a cell: a race of rates, and for each target the best rate with every seed. Where that takes more
     rounds than the cell's goal, a grid twice as fine about the best rate.
@@ -70,8 +70,9 @@ def tune(
         rates: how many learning rates the grid has before it is widened.
         seeds: how many seeds the best one is repeated with.
         begin: makes a progress line for some runs.
+        partial: trials that are done already, and where new ones are kept.
     """
-    tuning = Tuning(cell, data, engine, seeds, begin)
+    tuning = Tuning(cell, data, engine, seeds, begin, partial or Partial())
     new = grid(rate or cell.rate, rates)
     for _ in range(WIDEST + 1):
         tuning.compare(new)
@@ -90,14 +91,16 @@ def tune(
 class Tuning:
     """The trials of a cell as they come in."""
 
-    def __init__(self, cell: Cell, data: FederatedData, engine: Compiled, seeds: int, begin: Begin | None) -> None:
+    def __init__(
+        self, cell: Cell, data: FederatedData, engine: Compiled, seeds: int, begin: Begin | None, partial: Partial
+    ) -> None:
         self.cell, self.data, self.engine, self.seeds, self.begin = cell, data, engine, seeds, begin
-        self.trials: list[Trial] = []
+        self.partial, self.trials = partial, list[Trial]()
         e = cell.experiment
         several = engine.group(data, e.build_task(data), e.build_algorithm()) > 1
+        # Rates are compared with one seed; with all where a cohort is one client, which leaves an accelerator idle and
+        # rates' merits to chance.
         self.first = seeds if several and e.build_algorithm().cohort(len(data)) == 1 else 1
-        """Seeds that rates are compared with: all where a cohort is one client, which leaves an accelerator idle and
-        rates' merits to chance; else one."""
 
     @property
     def found(self) -> Outcome:
@@ -112,7 +115,17 @@ class Tuning:
     def compare(self, rates: Sequence[float]) -> None:
         """Race some rates against each other, and those before."""
         points = [(lr, decay, seed) for lr in rates for decay in self.cell.decays for seed in range(self.first)]
-        self.trials += race(self.cell, self.data, self.engine, points, self.trials, self.begin)
+        self.run(points, raced=True)
+
+    def run(self, points: Sequence[Point], raced: bool) -> None:
+        """Run points, against each other and those before or each to its end, unless they are known."""
+        known = [trial for point in points if (trial := self.partial.find(point, raced))]
+        self.trials = [t for t in self.trials if t.point not in points] + known
+        new = [point for point in points if not self.partial.find(point, raced)]
+        rivals = self.trials if raced else None
+        for trials in race(self.cell, self.data, self.engine, new, rivals, self.begin):
+            self.partial.add(trials, raced)
+            self.trials += trials
 
     def repeat(self) -> None:
         """Run the best with all seeds, for each target; where it fails with one of them, a smaller rate too."""
@@ -123,15 +136,14 @@ class Tuning:
             for _ in range(SAFER):
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
                 again = [point for point in every if not self.got_there(point, target)]
-                self.trials = [t for t in self.trials if (t.lr, t.decay, t.seed) not in again]
-                self.trials += race(self.cell, self.data, self.engine, again, None, self.begin)
+                self.run(again, raced=False)
                 if all(self.got_there(point, target) for point in every):
                     break
                 lr = neighbour(lr, -1)
 
     def got_there(self, point: Point, target: float) -> bool:
         """Whether that run reached the target."""
-        return any(t.reached(target) is not None for t in self.trials if (t.lr, t.decay, t.seed) == point)
+        return any(t.reached(target) is not None for t in self.trials if t.point == point)
 
 
 def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> tuple[float, int]:
@@ -165,18 +177,17 @@ def race(
     points: Sequence[Point],
     rivals: Sequence[Trial] | None,
     begin: Begin | None = None,
-) -> list[Trial]:
-    """Run points to the last target, side by side as far as they fit. With rivals, those who ran before and the others
-    beside it, whoever cannot win any more stops; with ``None``, everybody runs to the end.
+) -> Iterator[list[Trial]]:
+    """Run points to the last target, side by side as far as they fit: the trials of one group after another. With
+    rivals, those who ran before and the others beside it, whoever cannot win any more stops; with ``None``, everybody
+    runs to the end.
     """
-    e, trials, target = cell.experiment, list[Trial](), cell.targets[-1]
+    e, target = cell.experiment, cell.targets[-1]
     task, algorithm = e.build_task(data), e.build_algorithm()
-    if not points:
-        return trials
+    before = None if rivals is None else list(rivals)
     size = engine.group(data, task, algorithm)
     for start in range(0, len(points), size):
         group = points[start : start + size]
-        before = None if rivals is None else [*rivals, *trials]
         fewest = min((c for t in before or () if (c := t.crossing(target)) is not None), default=None)
         cap = e.rounds if fewest is None else min(e.rounds, -int(-fewest // e.every) * e.every)
         settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
@@ -186,10 +197,12 @@ def race(
             settings, [None] * len(group), labels, begin(labels) if begin else None,
             None if before is None else losing(target, group, before),
         )  # fmt: skip
-        trials += [trial(run, point) for run, point in zip(runs, group, strict=True)]
         if any(run.stopped.startswith("interrupted") for run in runs):
             raise KeyboardInterrupt
-    return trials
+        trials = [trial(run, point) for run, point in zip(runs, group, strict=True)]
+        yield trials
+        if before is not None:
+            before += trials
 
 
 def label(cell: Cell, point: Point) -> str:

@@ -84,7 +84,7 @@ LISTING: dict[str, dict[str, str]] = {
         "fashion-mnist": "60,000 + 10,000 grey pictures of clothes",
         **{f"emnist-{split}": f"handwritten characters, {len(names)} classes" for split, names in EMNIST.items()},
         "cifar10": "50,000 + 10,000 colour pictures of ten things",
-        "shakespeare": "all plays, shipped with fedloom: a role is a user, an example 80 characters",
+        "shakespeare": "all plays, shipped with fedloom: a role is a user, an example a line",
         "FILE.csv": "a CSV with --label and --user columns; also .gz, .xz, .bz2, any delimiter",
         "FOLDER": "images in a folder a class (also .tar, .zip), or LEAF's JSON files",
         "FILE.npz, FILE.h5": "arrays x, y and user; or x_train, y_train, x_test, y_test",

@@ -60,5 +60,5 @@ def test_pictures_draw_every_client(clients: int, tmp_path_factory: pytest.TempP
 
 def test_a_picture_of_text_shows_sizes() -> None:
     left, right = picture(shakespeare().partition(natural())).axes
-    assert left.lines[0].get_ydata()[:2].tolist() == [645, 452]
+    assert left.lines[0].get_ydata()[:2].tolist() == [1199, 836]
     assert sum(bar.get_height() for bar in right.patches) == 1216

@@ -1,11 +1,13 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import fedloom.recipes.tuning as tuning
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
-from fedloom.recipes.cell import Cell, Outcome, Trial
+from fedloom.recipes.cell import Cell, Outcome, Point, Trial
+from fedloom.recipes.partial import Partial
 from fedloom.runs import Experiment
 from fedloom.runs.history import History
 
@@ -46,12 +48,12 @@ def test_a_decay_is_tuned_too(generated: Callable[..., FederatedData]) -> None:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """0.1 takes 30 rounds, 0.215 takes 20 with the first seed and fails with the others."""
 
-    def race(*arguments: object) -> list[Trial]:
-        points: list[tuning.Point] = arguments[3]  # type: ignore[assignment]
+    def race(*arguments: object) -> Iterator[list[Trial]]:
+        points: list[Point] = arguments[3]  # type: ignore[assignment]
         took = {0.1: 30, 0.215: 20}
         curves = [((0, 0.5), (took[lr], 0.99)) if lr == 0.1 or (lr == 0.215 and seed == 0) else ((0, 0.5),)
                   for lr, _, seed in points]  # fmt: skip
-        return [Trial(*point, "", curve) for point, curve in zip(points, curves, strict=True)]
+        yield [Trial(*point, "", curve) for point, curve in zip(points, curves, strict=True)]
 
     monkeypatch.setattr(tuning, "race", race)
 
@@ -123,3 +125,25 @@ def test_a_cell_begins_where_its_sibling_ended() -> None:
     known = {sibling: best(0.464), farther: best(0.0464), stranger: best(1.0)}
     assert tuning.beginning(cell, known) == (0.464, 3)
     assert tuning.beginning(cell, {stranger: best(1.0)}) == (0.1, 5)
+
+
+def test_a_cell_that_was_stopped_goes_on(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cell, data, engine = Cell("toy", TOY, rate=0.1, targets=(0.8,)), generated([20] * 6, test=200), compiled()
+    whole = tuning.tune(cell, data, engine, rates=3, seeds=2)
+    run, calls = tuning.train, []
+
+    def train(*arguments: object) -> object:
+        calls.append(arguments[7])  # type: ignore[arg-type]
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return run(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tuning, "train", train)
+    with pytest.raises(KeyboardInterrupt):
+        tuning.tune(cell, data, engine, rates=3, seeds=2, partial=Partial(tmp_path / "toy.partial"))
+    again = tuning.tune(cell, data, engine, rates=3, seeds=2, partial=Partial(tmp_path / "toy.partial"))
+    assert [label for [label] in calls].count(calls[0][0]) == 1  # what was done is not done again
+    assert {t.point: t.ended for t in again.trials} == {t.point: t.ended for t in whole.trials}
+    assert again.rounds(0.8) == pytest.approx(whole.rounds(0.8), abs=1e-3)

@@ -1,0 +1,46 @@
+"""Partial: the trials of a cell that is not finished, so that whoever stops it loses little."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedloom.recipes.cell import Point, Trial, as_json, from_json
+
+
+class Partial:
+    """Trials as they come in, one line of a file each.
+
+    A line that was cut off, by a crash while it was written, is dropped. A trial that raced against others may have
+    stopped early; one that ran alone went to its end: they are told apart.
+
+    Arguments:
+        file: where they are kept; nowhere if ``None``.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file = file
+        self.trials: dict[tuple[Point, bool], Trial] = {}
+        for line in file.read_text().splitlines() if file and file.is_file() else ():
+            try:
+                raced, trial = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            self._put(from_json(trial), raced)
+
+    def _put(self, trial: Trial, raced: bool) -> None:
+        self.trials[trial.point, raced] = trial
+
+    def find(self, point: Point, raced: bool) -> Trial | None:
+        """The trial of that learning rate, decay and seed, if there is one."""
+        return self.trials.get((point, raced))
+
+    def add(self, trials: Sequence[Trial], raced: bool) -> None:
+        """Keep some more."""
+        for trial in trials:
+            self._put(trial, raced)
+        if self.file:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("a") as file:
+                file.writelines(json.dumps([raced, as_json(trial)]) + "\n" for trial in trials)

@@ -1,0 +1,27 @@
+from pathlib import Path
+
+from fedloom.recipes.cell import Trial
+from fedloom.recipes.partial import Partial
+
+TRIAL = Trial(0.1, 1.0, 0, "did 3 rounds", ((0, 0.1), (3, 0.5)))
+
+
+def test_trials_come_back_and_races_are_told_from_runs_to_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "a.partial"
+    Partial(file).add([TRIAL], raced=True)
+    assert Partial(file).find((0.1, 1.0, 0), raced=True) == TRIAL
+    assert Partial(file).find((0.1, 1.0, 0), raced=False) is None
+    assert Partial(file).find((0.2, 1.0, 0), raced=True) is None
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "a.partial"
+    Partial(file).add([TRIAL], raced=True)
+    file.write_text(file.read_text() + '[false, {"lr": 0.')
+    assert list(Partial(file).trials) == [((0.1, 1.0, 0), True)]
+
+
+def test_nothing_is_kept_without_a_file() -> None:
+    partial = Partial()
+    partial.add([TRIAL], raced=False)
+    assert partial.find((0.1, 1.0, 0), raced=False) == TRIAL

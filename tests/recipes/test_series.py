@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+import fedloom.recipes.series as curves
+from fedloom.errors import CheckpointError
+from fedloom.recipes.series import Kept, Series
+from fedloom.runs import Experiment
+
+QUICK = Experiment(model="logistic", clients=600, fraction=0.01, rounds=3, evaluate="train,test")
+
+
+def test_a_series_has_every_accuracy_and_loss() -> None:
+    columns = Series("a", QUICK).run()
+    assert list(columns) == ["round", "train_accuracy", "train_loss", "test_accuracy", "test_loss"]
+    assert columns["round"] == [0, 1, 2, 3]
+    assert columns["test_accuracy"][-1] > columns["test_accuracy"][0]
+
+
+def test_a_series_that_diverges_ends_there() -> None:
+    columns = Series("a", QUICK.replace(model="2nn", lr=1e6)).run()
+    assert columns["round"] == [0]
+
+
+def test_a_series_may_make_its_own_columns() -> None:
+    assert Series("a", QUICK, lambda e, begin: {"rate": [e.lr]}).run() == {"rate": [0.1]}  # noqa: ARG005
+
+
+def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+    assert curves.read("a", tmp_path) is None
+    kept = Kept("a", {"round": [0, 1], "test_loss": [2.5, 1.25]}, {"device": "CPU"})
+    curves.write(kept, tmp_path)
+    assert curves.read("a", tmp_path) == kept
+    assert kept.history.last("test_loss") == 1.25
+    (tmp_path / "a.json").write_text('{"series": "a"')
+    with pytest.raises(CheckpointError, match=r"a.json is damaged"):
+        curves.read("a", tmp_path)
