@@ -136,13 +136,12 @@ def tune_one(
     e, start = cell.experiment, time.perf_counter()
     kind = e.data, e.partition, e.algorithm
     data[kind] = data.get(kind) or federated(e)
-    rate, rates = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
+    rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
     unfinished = folder / f"{cell.name}.partial"
     with report.live(errors, e.stop(), not quiet) as begin:
         outcome = tune(
-            cell, data[kind], compiled(), rate=rate, rates=3 if quick else rates, seeds=1 if quick else 3, begin=begin,
-            partial=Partial(unfinished),
-        )  # fmt: skip
+            cell, data[kind], compiled(), rate=rate, seeds=1 if quick else 3, begin=begin, partial=Partial(unfinished)
+        )
     about = provenance(paper, cell.name, e, start, quick)
     record.write(record.Outcome(cell.name, outcome.trials, about), folder)
     unfinished.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ PUBLISHED = Path(__file__).parent / "published" / "mcmahan2017.json"
 RATES = {("2nn", 10): 0.1, ("2nn", None): 0.464, ("cnn", 10): 0.1, ("cnn", 50): 0.215, ("cnn", None): 0.215,
          ("lstm", 10): 2.15, ("lstm", 50): 4.64, ("lstm", None): 10.0}  # fmt: skip
 """Model and batch size → a learning rate to begin with."""
-LONGEST = {"2nn": 3000, "cnn": 1000}  # rounds where the paper gives none
+LONGEST = {"2nn": 3000, "cnn": 400}  # rounds where the paper gives none
 KINDS = {"iid": "IID", "shards": "shards", "natural": "by role"}
 SGD_BATCH, IMAGES = 100, 50_000
 

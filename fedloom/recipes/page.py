@@ -45,6 +45,7 @@ def introduction(paper: str, found: Found) -> str:
 
 Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
-number is the mean over three seeds at the best rate. In brackets, how many times fewer than in the first row.
+number is the mean over three seeds at the best rate; where it is above the paper's, a grid twice as fine about
+the best rate was tried too. In brackets, how many times fewer than in the first row.
 {len(found.outcomes)} cells are recorded: {runs} runs in {took}.
 Drawn by `fedloom reproduce {paper} --from-results --page docs/{paper}.md`; cells not recorded are shown as –."""

@@ -21,9 +21,9 @@ from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import with_number
 
 RATIO = 10 ** (1 / 3)
-WIDEST = 4  # times that a grid is widened
+WIDEST = 3  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
-LAG = 3  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
+LAG = 2  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
 WARM = 10  # evaluations before anybody can lose
 
 Begin = Callable[[Sequence[str]], Watch]
@@ -54,7 +54,7 @@ def tune(
     engine: Compiled,
     *,
     rate: float | None = None,
-    rates: int = 5,
+    rates: int = 3,
     seeds: int = 3,
     begin: Begin | None = None,
     partial: Partial | None = None,
@@ -146,27 +146,27 @@ class Tuning:
         return any(t.reached(target) is not None for t in self.trials if t.point == point)
 
 
-def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> tuple[float, int]:
-    """Where to look for the best rate, and at how many: about that of the cell that is recorded and differs from it
-    least, in its share of clients alone; or about its own.
+def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> float:
+    """Where to look for the best rate: about that of the cell that is recorded and differs from it least, in its share
+    of clients alone; or about its own.
     """
     e = cell.experiment
     near = [(abs(other.experiment.fraction - e.fraction), outcome.winner(cell.targets[-1])[0])
             for other, outcome in known.items() if other.targets == cell.targets
             and other.experiment.replace(fraction=e.fraction, rounds=e.rounds, every=e.every) == e]  # fmt: skip
-    return (min(near)[1], 3) if near else (cell.rate, 5)
+    return min(near)[1] if near else cell.rate
 
 
 def wider(rates: Sequence[float], winner: float) -> list[float]:
     """The rates to try next: beyond the edge, if the best is there.
 
     >>> wider([0.1, 0.215, 0.464], 0.464), wider([0.1, 0.215, 0.464], 0.215)
-    ([1.0, 2.15], [])
+    ([1.0, 2.15, 4.64], [])
     """
     if winner == max(rates):
-        return [neighbour(winner, 1), neighbour(winner, 2)]
+        return [neighbour(winner, step) for step in (1, 2, 3)]
     if winner == min(rates):
-        return [neighbour(winner, -1), neighbour(winner, -2)]
+        return [neighbour(winner, step) for step in (-1, -2, -3)]
     return []
 
 
@@ -240,7 +240,7 @@ def losing(
 
 
 def is_behind(history: History, leader: History) -> bool:
-    """Whether the leader was there in a third of the rounds."""
+    """Whether the leader was there in half the rounds."""
     if len(history) <= WARM or history is leader:
         return False
     there = leader.crossing(ACCURACY, history.best(ACCURACY))
