@@ -42,7 +42,7 @@ class Algorithm:
 
     local: Sgd
     server: Server
-    weighting: Weighting = static()
+    weighting: Weighting
     fraction: float = static()
 
     def cohort(self, clients: int) -> int:
@@ -64,7 +64,7 @@ class Algorithm:
             "lr": float(local.lr),
             "decay": float(local.decay),
             "optimizer": getattr(local.optimizer, "__name__", repr(local.optimizer)),
-            "weighting": getattr(self.weighting, "__name__", repr(self.weighting)),
+            **self.weighting.describe(),
             "server": server.name,
             "server_lr": float(server.lr),
             "server_momentum": float(server.momentum),

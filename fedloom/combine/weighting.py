@@ -1,28 +1,204 @@
-"""Weighting: how much each reply counts. The engine divides by the sum of the weights."""
+"""Weighting: how much each reply counts. The engine divides by the sum of the weights.
+
+A weighting is a record with three things: ``weigh``, replies → weights; ``readings``, the measures of clients' models
+that it looks at; and ``alone``, whether a reply's weight depends on nothing but itself, so that replies can be added up
+as they come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax.numpy as jnp
 
-from fedloom.local.reply import Reply
+from fedloom.combine.replies import Reading, Replies, reading
+from fedloom.errors import require
+from fedloom.trees import record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-Weighting = Callable[[Reply], Any]
+    Scalar = Float[Array, ""] | float
+    Weights = Float[Array, " m"]
+
+LEAST = 1e-6  # added to metrics that weigh: where all are zero, all count the same
 
 
-def by_size(reply: Reply) -> Float[Array, ""]:
+class Weighting(Protocol):
+    """How much each reply counts."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether a reply's weight depends on nothing but itself, and on no reading."""
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """What is measured of clients' models for it."""
+
+    def weigh(self, replies: Replies) -> Weights:
+        """The weight of each reply; what is not present is ignored."""
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, by name and numbers."""
+
+
+@record
+class BySize:
     """n_k: a client counts as much as it has examples (McMahan et al. 2017)."""
-    return reply.examples
+
+    alone = True
+    readings = ()
+
+    def weigh(self, replies: Replies) -> Weights:
+        """n_k."""
+        return replies.examples
+
+    def describe(self) -> dict[str, Any]:
+        """Its name."""
+        return {"weighting": "size"}
 
 
-def uniform(reply: Reply) -> Float[Array, ""]:
+@record
+class Uniform:
     """1: every client counts the same."""
-    return jnp.ones_like(reply.examples)
+
+    alone = True
+    readings = ()
+
+    def weigh(self, replies: Replies) -> Weights:
+        """1."""
+        return jnp.ones_like(replies.examples)
+
+    def describe(self) -> dict[str, Any]:
+        """Its name."""
+        return {"weighting": "uniform"}
 
 
-WEIGHTINGS: dict[str, Weighting] = {"size": by_size, "uniform": uniform}
+@record
+class ByMetric:
+    """a_k: a client counts as much as its model's accuracy, or another measure that is better the larger it is (Panda
+    and Marrero 2018). Build it with :func:`by_accuracy`.
+    """
+
+    read: Reading = static()
+    alone = False
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The accuracy."""
+        return (self.read,)
+
+    def weigh(self, replies: Replies) -> Weights:
+        """a_k; where all are zero, all count the same."""
+        return replies.readings[self.read.name] + LEAST
+
+    def describe(self) -> dict[str, Any]:
+        """What it looks at."""
+        return {"weighting": self.read.name}
+
+
+@record
+class BySoftmax:
+    """exp(-ℓ_k / T): a client counts the more, the smaller its model's loss. Build it with :func:`by_loss`."""
+
+    temperature: Scalar
+    read: Reading = static()
+    alone = False
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The loss."""
+        return (self.read,)
+
+    def weigh(self, replies: Replies) -> Weights:
+        """exp(-(ℓ_k - min ℓ) / T), which is the same up to a factor and cannot underflow for everybody."""
+        loss = replies.readings[self.read.name]
+        least = jnp.min(jnp.where(replies.present, loss, jnp.inf))
+        return jnp.exp(-(loss - least) / self.temperature)
+
+    def describe(self) -> dict[str, Any]:
+        """What it looks at, and the temperature."""
+        return {"weighting": f"softmax of {self.read.name}", "temperature": float(self.temperature)}
+
+
+@record
+class Excluding:
+    """Another weighting for those whose measure is not too far below the others', nothing for the rest. Build it with
+    :func:`excluding`.
+    """
+
+    z: Scalar
+    among: Weighting
+    read: Reading = static()
+    alone = False
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The measure, and what the other weighting looks at."""
+        return tuple(dict.fromkeys((self.read, *self.among.readings)))
+
+    def weigh(self, replies: Replies) -> Weights:
+        """The other's weight where a_k ≥ mean(a) - z·deviation(a), else 0. Whoever is at or above the mean stays, so
+        somebody always does.
+        """
+        value = replies.readings[self.read.name]
+        value = -value if self.read.metric.endswith("loss") else value
+        n = jnp.maximum(replies.present.sum(), 1)
+        mean = jnp.sum(jnp.where(replies.present, value, 0)) / n
+        deviation = jnp.sqrt(jnp.sum(jnp.where(replies.present, value - mean, 0) ** 2) / n)
+        bound = jnp.where(jnp.isinf(self.z), -jnp.inf, mean - self.z * deviation)
+        rounding = 1e-6 * jnp.abs(mean)
+        return jnp.where(value >= bound - rounding, self.among.weigh(replies), 0)
+
+    def describe(self) -> dict[str, Any]:
+        """What it looks at, the number of deviations, and the other weighting."""
+        return {**self.among.describe(), "exclude": float(self.z), "exclude_by": self.read.name}
+
+
+by_size, uniform = BySize(), Uniform()
+
+
+def by_accuracy(on: str = "validation", moment: str = "after") -> ByMetric:
+    """By the accuracy of a client's model, on its own data.
+
+    Arguments:
+        on: ``validation`` or ``training``.
+        moment: ``before`` or ``after`` local training.
+    """
+    return ByMetric(reading("accuracy", on, moment))
+
+
+def by_loss(temperature: float = 1.0, on: str = "validation", moment: str = "after") -> BySoftmax:
+    """By a softmax of the negative loss of clients' models, on their own data.
+
+    Arguments:
+        temperature: the larger, the more alike all count.
+
+    The other arguments are those of :func:`by_accuracy`.
+    """
+    require(bool(temperature > 0), "temperature", "above 0", temperature)
+    return BySoftmax(temperature, reading("loss", on, moment))
+
+
+def excluding(
+    z: float = 1.0,
+    among: Weighting = by_size,
+    metric: str = "accuracy",
+    on: str = "validation",
+    moment: str = "after",
+) -> Excluding:
+    """Leave out replies whose measure lies more than z deviations below (for a loss: above) the cohort's mean.
+
+    Arguments:
+        z: how many standard deviations; infinity leaves out nobody.
+        among: how the others are weighted.
+        metric: ``accuracy`` or ``loss``.
+
+    The other arguments are those of :func:`by_accuracy`.
+
+    >>> excluding(z=0)
+    Traceback (most recent call last):
+    fedloom.errors.ArgumentError: z must be above 0, but is 0
+    """
+    require(bool(z > 0), "z", "above 0", z)
+    return Excluding(z, among, reading(metric, on, moment))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedloom.algorithms.algorithm import Algorithm
+from fedloom.combine.replies import Replies
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
 from fedloom.engines.store import View
@@ -24,7 +25,7 @@ from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.trees import member, record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, UInt32
+    from jaxtyping import Array, Bool, Float, Int, UInt32
 
 
 UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which launching kernels holds up (H200)
@@ -32,7 +33,9 @@ UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which l
 
 @record
 class Total:
-    """What a cohort's replies add up to, for each experiment."""
+    """What a cohort's replies add up to, for each experiment. Where their weights depend on each other, the updates are
+    not added up but kept, one beside the other, and there is no weight yet.
+    """
 
     update: Variables
     weight: Float[Array, " X"]
@@ -114,8 +117,9 @@ def work_through(
         done = taken & (step >= steps)
         weight, replies = reply(work, n, sent, algorithm)
         weight = jnp.where(done, weight, 0)
+        add = _put(lanes.slot, done) if plan.stacked else _add(weight)
         total = Total(
-            update=jax.tree.map(lambda a, r: a + jnp.einsum("xl,xl...->x...", weight, r), lanes.total.update, replies),
+            update=jax.tree.map(add, lanes.total.update, replies),
             weight=lanes.total.weight + weight.sum(1),
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
         )
@@ -125,7 +129,8 @@ def work_through(
 
     x = cohort.shape[0]
     zero = jnp.zeros(x)
-    nothing = Total(jax.tree.map(jnp.zeros_like, sent), zero, zero)
+    kept = (cohort.shape[1],) if plan.stacked else ()
+    nothing = Total(jax.tree.map(lambda a: jnp.zeros((x, *kept, *a.shape[1:]), a.dtype), sent), zero, zero)
     slots = jnp.broadcast_to(jnp.arange(plan.lanes), (x, plan.lanes))
     lanes = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh, nothing)
     if plan.once:
@@ -136,7 +141,24 @@ def work_through(
 
 def _weighted(algorithm: Algorithm, work: Work, sent: Variables, n: Array) -> tuple[Array, Variables]:
     reply = algorithm.local.finish(work, sent, n)
-    return algorithm.weighting(reply), reply.update
+    if not algorithm.weighting.alone:
+        return jnp.float32(0), reply.update
+    alone = Replies(reply.examples[None], jnp.ones(1, bool), {})
+    return algorithm.weighting.weigh(alone)[0], reply.update
+
+
+def _add(weight: Float[Array, "X L"]) -> Callable[[Array, Array], Array]:
+    """Sum + Σ weight · reply over lanes."""
+    return lambda total, replies: total + jnp.einsum("xl,xl...->x...", weight, replies)
+
+
+def _put(slot: Int[Array, "X L"], done: Bool[Array, "X L"]) -> Callable[[Array, Array], Array]:
+    """What is kept, with the replies of lanes that are done in their places."""
+
+    def one(kept: Array, replies: Array, slot: Array, done: Array) -> Array:
+        return kept.at[jnp.where(done, slot, len(kept))].set(replies, mode="drop")
+
+    return lambda kept, replies: jax.vmap(one)(kept, replies, slot, done)
 
 
 def _segment(task: Task, plan: Plan) -> Callable[..., Work]:

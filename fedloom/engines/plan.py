@@ -35,6 +35,7 @@ class Plan:
         once: whether one segment is all of a round: every client has a lane and as many steps as the others.
         rows: how many examples a step computes on.
         accumulates: whether a batch takes several steps.
+        stacked: whether replies are kept one beside the other until all have come.
     """
 
     mesh: Mesh
@@ -44,6 +45,7 @@ class Plan:
     once: bool
     rows: int
     accumulates: bool
+    stacked: bool
 
 
 def plan(
@@ -68,8 +70,9 @@ def plan(
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
     mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)
+    stacked = not algorithm.weighting.alone
     if chosen[0].platform == "cpu" and lanes is None:
-        return Plan(mesh, members, 1, None, False, rows, accumulates)
+        return Plan(mesh, members, 1, None, False, rows, accumulates, stacked)
     mine = -(-m // len(chosen))
     if lanes is None:
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
@@ -79,7 +82,8 @@ def plan(
             lanes = -(-mine // -(-mine // lanes))
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
-    return Plan(mesh, members, lanes, segment, lanes >= mine and segment >= steps.max(), rows, accumulates)
+    once = lanes >= mine and segment >= steps.max()
+    return Plan(mesh, members, lanes, segment, once, rows, accumulates, stacked)
 
 
 def segment_length(steps: np.ndarray, most: int = 2**30) -> int:

@@ -15,13 +15,15 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm, ServerState
+from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.evaluate import Judge
 from fedloom.engines.lanes import Total, work_through
 from fedloom.engines.plan import Plan
+from fedloom.engines.readings import readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import Store, View
-from fedloom.tasks.task import Task
+from fedloom.tasks.task import Task, Variables
 from fedloom.trees import record
 
 if TYPE_CHECKING:
@@ -80,7 +82,9 @@ class Program:
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             view = self.store.view(dealt)
-            state, did = _advance(self.task, self.plan, self.algorithm, view, state, self.seeds, dealt)
+            parts_read = {need.part for need in self.algorithm.weighting.readings}
+            judged = {part: self.store.view(dealt, part) for part in sorted(parts_read)}
+            state, did = _advance(self.task, self.plan, self.algorithm, view, judged, state, self.seeds, dealt)
             parts.append(did)
             chosen = chosen[now:]
         return state, jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *parts)
@@ -96,6 +100,7 @@ def _advance(
     plan: Plan,
     algorithm: Algorithm,
     view: View,
+    judged: dict[str, View],
     state: ServerState,
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
@@ -103,10 +108,12 @@ def _advance(
     """Rounds in one program. Each device works through its part of every cohort; then they add up what they have."""
 
     def rounds(
-        algorithm: Algorithm, view: View, state: ServerState, seeds: Array, schedule: Array
+        algorithm: Algorithm, view: View, judged: dict[str, View], state: ServerState, seeds: Array, schedule: Array
     ) -> tuple[ServerState, Rounds]:
         def one(state: ServerState, cohort: Array) -> tuple[ServerState, Rounds]:
             mine = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, cohort[:, 0])
+            if plan.stacked:
+                mine = weighed(task, plan, algorithm, view, judged, state.variables, mine, cohort[:, 0])
             total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
             mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, total.weight), total.update)
             norm = jax.vmap(optax.tree.norm)(mean.params)
@@ -115,7 +122,35 @@ def _advance(
         return lax.scan(one, state, schedule)
 
     if plan.mesh.size == 1:
-        return rounds(algorithm, view, state, seeds, schedule)
-    specs = (P(), P(), P(), P(), P(None, None, machine.AXIS))
+        return rounds(algorithm, view, judged, state, seeds, schedule)
+    specs = (P(), P(), P(), P(), P(), P(None, None, machine.AXIS))
     spread = jax.shard_map(rounds, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)
-    return spread(algorithm, view, state, seeds, schedule)
+    return spread(algorithm, view, judged, state, seeds, schedule)
+
+
+def weighed(
+    task: Task,
+    plan: Plan,
+    algorithm: Algorithm,
+    view: View,
+    judged: dict[str, View],
+    sent: Variables,
+    kept: Total,
+    cohort: Int[Array, "X m"],
+) -> Total:
+    """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
+    models = jax.tree.map(lambda w, u: w[:, None] + u, sent, kept.update)
+    needs = algorithm.weighting.readings
+    mine = Replies(
+        jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32),
+        cohort >= 0,
+        readings(task, plan, needs, judged, sent, models, cohort),
+    )
+    several = plan.mesh.size > 1
+    every = lax.all_gather(mine, machine.AXIS, axis=1, tiled=True) if several else mine
+    weights = jax.vmap(lambda a, replies: a.weighting.weigh(replies))(algorithm, every)
+    weights = jnp.where(every.present, weights, 0)
+    if several:
+        weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * cohort.shape[1], cohort.shape[1], 1)
+    update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), kept.update)
+    return Total(update, weights.sum(1), kept.computed)

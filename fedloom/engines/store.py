@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jax.sharding import Mesh
 
 import fedloom.engines.devices as machine
-from fedloom.data.federated import FederatedData
+from fedloom.data.federated import FederatedData, Ranges
 from fedloom.data.order import gather
 from fedloom.trees import record
 
@@ -38,20 +38,34 @@ class Store:
         mesh: the devices that read them.
         resident: everything on the devices; ``None`` where it does not fit and is streamed.
         budget: how many bytes of examples may be on a device at once when streamed.
+        placed: the index and ranges of parts other than the training part, once they were asked for.
     """
 
     data: FederatedData
     mesh: Mesh
     resident: View | None
     budget: int
+    placed: dict[str, View] = field(default_factory=dict)
 
-    def view(self, clients: np.ndarray) -> View:
-        """The training examples of these clients (-1 is nobody), ready on the devices."""
+    def view(self, clients: np.ndarray, part: str = "train") -> View:
+        """The examples of a part of these clients (-1 is nobody), ready on the devices. A part that is nobody's is
+        everybody's.
+        """
+        index, ranges = part_of(self.data, part)
         if self.resident is not None:
-            return self.resident
-        ranges = self.data.clients["train"]
+            if part == "train":
+                return self.resident
+            if part not in self.placed:
+                self.placed[part] = machine.place(View({}, index, ranges.start, ranges.size), self.mesh)
+            return replace(self.placed[part], columns=self.resident.columns)
+        if part not in self.data.clients:
+            shared: View = machine.place(
+                View(self.block(index, len(index)), np.arange(len(index), dtype=np.int32), ranges.start, ranges.size),
+                self.mesh,
+            )
+            return shared
         needed = np.unique(clients[clients >= 0])
-        rows = gather(self.data.index, ranges.start[needed], ranges.size[needed])
+        rows = gather(index, ranges.start[needed], ranges.size[needed])
         start = np.zeros_like(ranges.start)
         start[needed] = np.cumsum(ranges.size[needed]) - ranges.size[needed]
         room = capacity(len(rows))
@@ -83,6 +97,14 @@ def store(data: FederatedData, mesh: Mesh, stream: bool | None) -> Store:
     train = data.clients["train"]
     view = View(dict(data.columns), data.index, train.start, train.size)
     return Store(data, mesh, machine.place(view, mesh), budget)
+
+
+def part_of(data: FederatedData, part: str) -> tuple[np.ndarray, Ranges]:
+    """An index, and the range of it that is each client's part; where the part is nobody's, all of it for everybody."""
+    if part in data.clients:
+        return data.index, data.clients[part]
+    rows = np.asarray(data.central[part], np.int32)
+    return rows, Ranges(np.zeros(len(data), np.int32), np.full(len(data), len(rows), np.int32))
 
 
 def row_bytes(data: FederatedData) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 import fedloom.data.vocabulary as vocabulary
 from fedloom.algorithms import SERVERS
-from fedloom.combine import WEIGHTINGS
+from fedloom.combine import Weighting, by_accuracy, by_loss, by_size, uniform
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
 from fedloom.data.sources.emnist import SPLITS as EMNIST
 from fedloom.errors import DataError
@@ -77,6 +77,16 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
 }
 """Model → what builds it for the shapes and classes of some data."""
 
+WEIGHTINGS: dict[str, Callable[[str, float], Weighting]] = {
+    "size": lambda moment, temperature: by_size,  # noqa: ARG005
+    "uniform": lambda moment, temperature: uniform,  # noqa: ARG005
+    "validation-accuracy": lambda moment, temperature: by_accuracy("validation", moment),  # noqa: ARG005
+    "training-accuracy": lambda moment, temperature: by_accuracy("training", moment),  # noqa: ARG005
+    "validation-loss": lambda moment, temperature: by_loss(temperature, "validation", moment),
+    "training-loss": lambda moment, temperature: by_loss(temperature, "training", moment),
+}
+"""Weighting → what builds it, from the moment at which metrics are read and the temperature."""
+
 LISTING: dict[str, dict[str, str]] = {
     "data": {
         "mnist": "60,000 + 10,000 handwritten digits, shipped with fedloom",
@@ -124,7 +134,14 @@ LISTING: dict[str, dict[str, str]] = {
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },
     "optimizer": dict.fromkeys(OPTIMIZERS, "a client's optimiser (optax)"),
-    "weighting": {name: (rule.__doc__ or "").split("(")[0].strip(". ") for name, rule in WEIGHTINGS.items()},
+    "weighting": {
+        "size": "a client counts as much as it has examples (McMahan et al. 2017)",
+        "uniform": "every client counts the same",
+        "validation-accuracy": "as much as its model's accuracy on its validation data (Panda and Marrero 2018)",
+        "training-accuracy": "as much as its model's accuracy on its training data",
+        "validation-loss": "exp(-loss / temperature), of its model on its validation data",
+        "training-loss": "exp(-loss / temperature), of its model on its training data",
+    },
     "server": {
         "average": "w + server_lr · mean update",
         "momentum": "the mean update with momentum",
@@ -137,6 +154,7 @@ LISTING: dict[str, dict[str, str]] = {
 
 assert LISTING["server"].keys() == SERVERS.keys()
 assert LISTING["model"].keys() == MODELS.keys()
+assert LISTING["weighting"].keys() == WEIGHTINGS.keys()
 assert LISTING["data"].keys() > DATA.keys()
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.algorithms import Algorithm, fedavg, server
-from fedloom.combine import WEIGHTINGS
+from fedloom.combine import Weighting, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
-from fedloom.runs.catalogue import LISTING, MODELS, is_path
+from fedloom.runs.catalogue import LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
 
@@ -71,7 +71,11 @@ class Experiment:
     lr: float = about("η, a client's learning rate", 0.1)
     decay: float = about("the learning rate is multiplied by this every round", 1.0)
     optimizer: str = about("a client's optimiser: " + ", ".join(OPTIMIZERS), "sgd")
-    weighting: str = about("how much a reply counts: size or uniform", "size")
+    weighting: str = about("how much a reply counts: see fedloom list", "size")
+    moment: str = about("when metrics that weigh are read: before or after local training", "after")
+    temperature: float = about("of weighting by loss: exp(-loss / temperature)", 1.0)
+    exclude: float | None = about("leave out replies so many deviations below the mean, or none", None)
+    exclude_by: str = about("what exclude looks at", "validation-accuracy")
     server: str = about("the server's step: average, momentum, adagrad, adam or yogi", "average")
     server_lr: float = about("the server's learning rate", 1.0)
     server_momentum: float = about("the server's momentum, with server momentum", 0.9)
@@ -93,6 +97,14 @@ class Experiment:
             choose("partition", self.partition, LISTING["partition"])
         for name, choices in (("colours", "rgb grey"), ("unreadable", "error skip"), ("pool", "no yes")):
             choose(name, getattr(self, name), dict.fromkeys(choices.split()))
+        metrics = {name: name for name in LISTING["weighting"] if "-" in name}
+        choose("exclude_by", self.exclude_by, metrics)
+        for name, usual in (("moment", "after"), ("temperature", 1.0), ("exclude_by", "validation-accuracy")):
+            used = {"temperature": "-loss" in self.weighting, "exclude_by": self.exclude is not None}.get(
+                name, "-" in self.weighting or self.exclude is not None
+            )
+            given = getattr(self, name)
+            require(used or given == usual, name, f"left alone with the weighting {self.weighting}", given)
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
@@ -161,7 +173,15 @@ class Experiment:
         """The algorithm. FedSGD is federated averaging with E = 1 and B = ∞."""
         local = sgd(self.lr, epochs=self.epochs, batch_size=self.batch_size, decay=self.decay, optimizer=self.optimizer)
         step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
-        return fedavg(fraction=self.fraction, local=local, server=step, weighting=WEIGHTINGS[self.weighting])
+        return fedavg(fraction=self.fraction, local=local, server=step, weighting=self.build_weighting())
+
+    def build_weighting(self) -> Weighting:
+        """How much each reply counts."""
+        by = WEIGHTINGS[self.weighting](self.moment, self.temperature)
+        if self.exclude is None:
+            return by
+        on, metric = self.exclude_by.split("-")
+        return excluding(self.exclude, by, metric, on, self.moment)
 
     def passes(self, clients: int, rounds: int) -> float:
         """How many passes over everybody's data so many rounds amount to."""
@@ -169,7 +189,8 @@ class Experiment:
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
-        plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "weighting": "size"}
+        plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "weighting": "size",
+                 "exclude": None}  # fmt: skip
         until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
         return self.replace(algorithm="central", **plain, **until)
 

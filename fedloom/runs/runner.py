@@ -148,6 +148,8 @@ def train(
     watching = stop.target is not None or stop.patience is not None
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
     check_fits(task, data)
+    for algorithm in algorithms:
+        check_readings(algorithm, task, data)
 
     def program(chosen: Sequence[int]) -> Program:
         return engine.program(data, task, [algorithms[i] for i in chosen], [seeds[i] for i in chosen])
@@ -171,6 +173,27 @@ def check_fits(task: Task, data: FederatedData) -> None:
         jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
     except (TypeError, ValueError) as error:
         raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
+
+
+def check_readings(algorithm: Algorithm, task: Task, data: FederatedData) -> None:
+    """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged for their weight."""
+    for need in algorithm.weighting.readings:
+        sizes = data.clients[need.part].size if need.part in data.clients else np.ones(1)
+        lacking = np.flatnonzero(sizes == 0)
+        if len(lacking):
+            why = f"which {data.called(int(lacking[0]))} lacks" + (
+                f", and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+            )
+        elif need.part not in data.clients and not len(data.central.get(need.part, ())):
+            why = f"which {data.name} does not have"
+        else:
+            continue
+        raise ArgumentError("weighting", f"one that needs no {need.part} data, {why}", need.name)
+    one = {column: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for column, c in data.columns.items()}
+    known = jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
+    for need in algorithm.weighting.readings:
+        if need.metric not in known:
+            raise UnknownName("the metric of a weighting", need.metric, set(known) - {"count"})
 
 
 class Ongoing:

@@ -1,0 +1,63 @@
+"""Replies: what a cohort sent back, but for the updates themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedloom.errors import choose
+from fedloom.trees import record
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float
+
+PARTS = {"validation": "validation", "training": "train", "test": "test"}
+MOMENTS = ("before", "after")
+
+
+@record
+class Replies:
+    """What a cohort sent back, but for the updates themselves: one row a client.
+
+    Arguments:
+        examples: how many training examples each has.
+        present: whether there is a reply at all; a row without one counts for nothing, whatever is in it.
+        readings: the name of a :class:`Reading` → what each client read.
+    """
+
+    examples: Float[Array, " m"]
+    present: Bool[Array, " m"]
+    readings: dict[str, Float[Array, " m"]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A measure of a client's model that a weighting looks at; build it with :func:`reading`.
+
+    It is taken on the client's own part of that name. Where nobody has such a part of their own but the data has one
+    that is nobody's, it is taken on that, by the server.
+    """
+
+    part: str
+    metric: str
+    moment: str
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.part}_{self.metric}_{self.moment}"
+
+
+def reading(metric: str = "accuracy", on: str = "validation", moment: str = "after") -> Reading:
+    """A measure of each client's model.
+
+    Arguments:
+        metric: one of the task's: ``accuracy`` or ``loss``.
+        on: ``validation``, ``training`` or ``test``.
+        moment: ``before`` local training, of the model the client was sent, or ``after``, of the one it sends back.
+
+    >>> reading("accuracy", moment="before").name
+    'validation_accuracy_before'
+    """
+    choose("moment", moment, dict.fromkeys(MOMENTS))
+    return Reading(choose("on", on, PARTS), metric, moment)

@@ -1,0 +1,78 @@
+"""Readings: measures of clients' models on clients' own data, which weightings look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedloom.combine.replies import Reading
+from fedloom.engines.plan import Plan
+from fedloom.engines.store import View
+from fedloom.tasks.task import Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
+
+ROWS = 200  # examples that are judged at once, at most
+
+
+def readings(
+    task: Task,
+    plan: Plan,
+    needs: Sequence[Reading],
+    views: dict[str, View],
+    sent: Variables,
+    models: Variables,
+    cohort: Int[Array, "X m"],
+) -> dict[str, Float[Array, "X m"]]:
+    """Each reading of each client of each experiment's cohort.
+
+    Arguments:
+        needs: what is read.
+        views: the examples of each part that is read.
+        sent: the model that all were sent, one an experiment.
+        models: what they made of it, (experiments, clients).
+        cohort: which clients; -1 is nobody.
+    """
+    found: dict[str, Array] = {}
+    for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
+        view = views[part]
+        clients = jnp.maximum(cohort, 0)
+        starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
+
+        def one(given: tuple[Variables, Array, Array], view: View = view) -> dict[str, Array]:
+            return judged(task, view, *given)
+
+        def each(
+            shared: Variables, own: Variables, start: Array, size: Array, moment: str = moment
+        ) -> dict[str, Array]:
+            if moment == "after":
+                return lax.map(one, (own, start, size), batch_size=None if plan.lanes == 1 else plan.lanes)
+            return lax.map(
+                lambda a: one((shared, *a)), (start, size), batch_size=None if plan.lanes == 1 else plan.lanes
+            )
+
+        values = jax.vmap(each)(sent, models, starts, sizes)
+        found |= {need.name: values[need.metric] for need in needs if (need.part, need.moment) == (part, moment)}
+    return found
+
+
+def judged(task: Task, view: View, variables: Variables, start: Int[Array, ""], n: Int[Array, ""]) -> dict[str, Array]:
+    """Metric → its mean over a client's n examples, which begin at some place of the index."""
+    rows = min(ROWS, len(view.index))
+
+    def batch(i: Array) -> dict[str, Array]:
+        place = i * rows + jnp.arange(rows, dtype=jnp.int32)
+        live = place < n
+        taken = view.index[start + jnp.where(live, place, 0)]
+        values = task.metrics(variables, {name: column[taken] for name, column in view.columns.items()})
+        return {name: jnp.sum(value * live) for name, value in values.items()}
+
+    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(batch, jnp.int32(0)))
+    sums = lax.fori_loop(0, -(-n // rows), lambda i, total: jax.tree.map(jnp.add, total, batch(i)), zero)
+    count = sums.pop("count")
+    return {name: value / count for name, value in sums.items()}

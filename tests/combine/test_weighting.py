@@ -1,0 +1,205 @@
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedloom.algorithms import fedavg
+from fedloom.combine import Replies, Weighting, by_accuracy, by_loss, by_size, excluding, reading, uniform
+from fedloom.combine.weighting import BySize
+from fedloom.data import FederatedData, Ranges
+from fedloom.engines import compiled
+from fedloom.errors import ArgumentError, UnknownName
+from fedloom.runs import run
+from fedloom.tasks import Task, Variables, logistic
+from fedloom.trees import member, record
+
+Make = Callable[..., FederatedData]
+AFTER = "validation_accuracy_after"
+
+
+def replies(values: list[float], present: list[bool] | None = None, name: str = AFTER) -> Replies:
+    here = [True] * len(values) if present is None else present
+    return Replies(jnp.arange(1.0, len(values) + 1), jnp.array(here), {name: jnp.array(values)})
+
+
+def test_by_accuracy_weighs_in_proportion() -> None:
+    np.testing.assert_allclose(by_accuracy().weigh(replies([0.2, 0.4])), [0.2, 0.4], rtol=1e-4)
+
+
+def test_where_all_accuracies_are_zero_all_count_the_same() -> None:
+    weights = by_accuracy().weigh(replies([0.0, 0.0]))
+    assert weights[0] == weights[1] > 0
+
+
+def test_by_loss_is_a_softmax() -> None:
+    loss = np.array([0.5, 2.0, 1.0])
+    weights = by_loss(temperature=0.5).weigh(replies(loss.tolist(), name="validation_loss_after"))
+    wanted = np.exp(-loss / 0.5) / np.exp(-loss / 0.5).sum()
+    np.testing.assert_allclose(weights / weights.sum(), wanted, rtol=1e-6)
+    far = by_loss(temperature=1e-3).weigh(replies([900.0, 901.0], name="validation_loss_after"))
+    assert far.tolist() == [1.0, 0.0]  # and not 0 / 0
+
+
+def test_whoever_is_far_below_the_mean_is_left_out() -> None:
+    values = [0.9, 0.9, 0.9, 0.1]  # mean 0.7, deviation 0.346
+    assert excluding(z=1.0).weigh(replies(values)).tolist() == [1, 2, 3, 0]
+    assert excluding(z=2.0).weigh(replies(values)).tolist() == [1, 2, 3, 4]
+    assert excluding(z=1.0, among=uniform).weigh(replies(values)).tolist() == [1, 1, 1, 0]
+
+
+def test_for_a_loss_it_is_far_above() -> None:
+    rule = excluding(z=1.0, among=uniform, metric="loss")
+    assert rule.weigh(replies([0.1, 0.1, 0.1, 0.9], name="validation_loss_after")).tolist() == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.3, 0.3, 0.3], [0.0, 0.0], [0.1] * 7, [0.0, 1.0]])
+def test_somebody_always_stays(values: list[float]) -> None:
+    weights = excluding(z=1e-9, among=uniform).weigh(replies(values))
+    assert weights.sum() >= 1
+    if len(set(values)) == 1:
+        assert weights.tolist() == [1] * len(values)
+
+
+def test_who_is_not_there_enters_neither_mean_nor_deviation() -> None:
+    rule = excluding(z=1.0, among=uniform)
+    with_nobody = rule.weigh(replies([0.9, 0.9, 0.9, 0.1, 0.0, 0.0], [True] * 4 + [False] * 2))
+    assert with_nobody[:4].tolist() == [1, 1, 1, 0]
+
+
+def test_infinitely_many_deviations_leave_out_nobody() -> None:
+    assert excluding(z=float("inf")).weigh(replies([0.0, 1.0, 0.5, 0.5])).tolist() == [1, 2, 3, 4]
+
+
+def test_what_it_reads() -> None:
+    rule = excluding(among=by_accuracy("training", "before"))
+    assert [r.name for r in rule.readings] == [AFTER, "train_accuracy_before"]
+    assert excluding(among=by_accuracy()).readings == (reading(),)
+    assert rule.describe() == {"weighting": "train_accuracy_before", "exclude": 1.0, "exclude_by": AFTER}
+
+
+@pytest.mark.parametrize("z", [0, -1.0, float("nan")])
+def test_a_bad_number_of_deviations(z: float) -> None:
+    with pytest.raises(ArgumentError, match="z must be above 0"):
+        excluding(z=z)
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ArgumentError, match="temperature must be above 0, but is 0"):
+        by_loss(temperature=0)
+    with pytest.raises(UnknownName, match="moment must be one of after, before, but is 'later'"):
+        by_accuracy(moment="later")
+    with pytest.raises(UnknownName, match="on must be one of test, training, validation"):
+        by_accuracy(on="holdout")
+
+
+def validated(make: Make, sizes: list[int]) -> FederatedData:
+    """Generated data of which each client keeps the last third for validation."""
+    data = make(sizes)
+    ranges = data.clients["train"]
+    held = ranges.size // 3
+    parts = {
+        "train": Ranges(ranges.start, ranges.size - held),
+        "validation": Ranges(ranges.start + ranges.size - held, held),
+    }
+    return FederatedData(data.name, data.columns, data.classes, data.index, parts, data.central)
+
+
+@record
+class Only(BySize):
+    """Who has so many examples counts, nobody else does."""
+
+    size: Any
+
+    def weigh(self, replies: Replies) -> Any:
+        return (replies.examples == self.size).astype(jnp.float32)
+
+
+def alone(data: FederatedData, task: Task, seed: int, k: int) -> tuple[Variables, Variables]:
+    """The model that is sent, and what client k makes of it."""
+    only = fedavg(fraction=1.0, weighting=Only(data.clients["train"].size[k]), batch_size=4, epochs=2)
+    program = compiled().program(data, task, [only], [seed])
+    start = program.init()
+    return member(start, 0).variables, member(program.advance(start, 0, 1)[0], 0).variables
+
+
+RULES: list[Weighting] = [
+    by_accuracy(),
+    by_accuracy("training", "before"),
+    by_loss(0.3),
+    excluding(0.5, among=by_size),
+    excluding(0.5, among=by_accuracy("training"), metric="loss", moment="before"),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.describe()))
+@pytest.mark.parametrize("lanes", [None, 3])
+def test_the_engine_weighs_what_each_client_read(generated: Make, rule: Any, lanes: int | None) -> None:
+    """On every core, and in three lanes: the mean of all replies, each judged on its own data by NumPy."""
+    data, task = validated(generated, [30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
+    models, read = [], {need.name: [] for need in rule.readings}
+    for k in range(len(data)):
+        sent, model = alone(data, task, 7, k)
+        models.append(model)
+        for need in rule.readings:
+            rows = data.examples(need.part, k)
+            batch = {name: column[rows] for name, column in data.columns.items()}
+            values = task.metrics(model if need.moment == "after" else sent, batch)
+            read[need.name].append(float(values[need.metric].mean()))
+    told = Replies(jnp.asarray(data.clients["train"].size, jnp.float32), jnp.ones(5, bool),
+                   {name: jnp.array(values) for name, values in read.items()})  # fmt: skip
+    weights = np.asarray(rule.weigh(told))
+    wanted = jax.tree.map(lambda *w: sum(p * a for p, a in zip(weights / weights.sum(), w, strict=True)), *models)
+    engine = compiled() if lanes is None else compiled(lanes=lanes, devices=1)
+    algorithm = fedavg(fraction=1.0, weighting=rule, batch_size=4, epochs=2)
+    program = engine.program(data, task, [algorithm], [7])
+    got = member(program.advance(program.init(), 0, 1)[0], 0).variables
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), got, wanted)
+
+
+def test_infinite_exclusion_is_plain_averaging(generated: Make) -> None:
+    data, task = validated(generated, [30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
+    runs = [
+        run(data, task, fedavg(fraction=0.6, weighting=rule), rounds=3) for rule in (by_size, excluding(float("inf")))
+    ]
+    first, second = (r.history.column("test_loss") for r in runs)
+    np.testing.assert_allclose(first, second, rtol=1e-5)
+
+
+def test_a_part_that_is_nobodys_is_read_by_the_server(generated: Make) -> None:
+    data, task = generated([8, 8], test=40), logistic(inputs=4, classes=3)
+    central = {"test": data.central["test"][:20], "validation": data.central["test"][20:]}
+    data = FederatedData(data.name, data.columns, data.classes, data.index, data.clients, central)
+    for stream in (False, True):
+        done = run(data, task, fedavg(fraction=1.0, weighting=by_accuracy()), rounds=2, engine=compiled(stream=stream))
+        assert done.history.last("round") == 2
+
+
+def test_nobody_has_what_is_read(generated: Make) -> None:
+    data, task = generated([8, 8]), logistic(inputs=4, classes=3)
+    with pytest.raises(
+        ArgumentError, match="weighting must be one that needs no validation data, which generated does not"
+    ):
+        run(data, task, fedavg(weighting=by_accuracy()), rounds=1)
+    some = validated(generated, [8, 2, 2])
+    with pytest.raises(
+        ArgumentError, match="no validation data, which client 1 lacks, and 1 more, but is 'validation_acc"
+    ):
+        run(some, task, fedavg(weighting=by_accuracy()), rounds=1)
+    with pytest.raises(UnknownName, match="the metric of a weighting must be one of accuracy, loss, but is 'f1'"):
+        run(validated(generated, [8, 8]), task, fedavg(weighting=excluding(metric="f1")), rounds=1)
+
+
+def test_weightings_are_swept_side_by_side(generated: Make) -> None:
+    """Experiments that differ in a temperature are members of one program."""
+    data, task = validated(generated, [30, 12, 21]), logistic(inputs=4, classes=3)
+    rules = [fedavg(fraction=1.0, weighting=by_loss(t)) for t in (0.01, 100.0)]
+    engine = compiled(lanes=2, devices=1)
+    both = engine.program(data, task, rules, [0, 0])
+    together = both.advance(both.init(), 0, 2)[0].variables
+    for i, rule in enumerate(rules):
+        single = engine.program(data, task, [rule], [0])
+        apart = single.advance(single.init(), 0, 2)[0].variables
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b[0], rtol=1e-4, atol=1e-5), together, apart)
