@@ -85,6 +85,19 @@ def standing(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
     return f"{len(good)} of {len(told)} numbers that are recorded and published are at most the paper's"
 
 
+def differences(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
+    """How many of our numbers are further from the paper's than a quarter, and how far they are."""
+    ratios = [ours / theirs for grid in grids for e in grid.entries
+              if (ours := e.number("ours", found)) and (theirs := e.published.get("paper"))]  # fmt: skip
+    apart = [ratio for ratio in ratios if abs(ratio - 1) > APART]
+    if not apart:
+        return ""
+    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return (
+        f"{len(apart)} of {len(ratios)} differ from the paper's by more than {APART:.0%}; ours are {span} times theirs."
+    )
+
+
 def markdown(grid: Grid, lines: Sequence[Sequence[str]]) -> str:
     """A table as Markdown."""
     rows = [["", *grid.heads], ["---"] * (1 + len(grid.heads)), *lines]

@@ -22,6 +22,8 @@ def page(paper: str, parts: Sequence[Part], found: Found, file: Path) -> list[Pa
                 texts += [f"**{grid.title}.** {layout.standing([grid], found.outcomes)}.", ""]
                 texts += [layout.markdown(grid, layout.filled(grid, found.outcomes)), ""]
                 shown.add(grid.title)
+        if apart := layout.differences(part.grids, found.outcomes):
+            texts += [apart, ""]
         if said := part.text(found):
             texts += [said, ""]
         for picture in part.pictures(found):

@@ -77,6 +77,19 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
 }
 """Model → what builds it for the shapes and classes of some data."""
 
+
+def _standard(data: FederatedData) -> tuple[float, float]:
+    x = data.columns["x"][data.examples("train")]
+    return round(float(x.mean(dtype=np.float64)) / 255, 4), round(float(x.std(dtype=np.float64)) / 255, 4)
+
+
+INPUTS: dict[str, Callable[[FederatedData], tuple[float, float]]] = {
+    "unit": lambda data: (0.0, 1.0),  # noqa: ARG005
+    "centred": lambda data: (0.5, 0.5),  # noqa: ARG005
+    "standard": _standard,
+}
+"""How pixels become numbers → what is taken off them, and by what the rest is divided."""
+
 WEIGHTINGS: dict[str, Callable[[str, float], Weighting]] = {
     "size": lambda moment, temperature: by_size,  # noqa: ARG005
     "uniform": lambda moment, temperature: uniform,  # noqa: ARG005
@@ -128,6 +141,11 @@ LISTING: dict[str, dict[str, str]] = {
         "logistic": "multinomial logistic regression; 7,850 parameters on MNIST",
         "lstm": "two LSTM layers of 256 units that predict the next character",
     },
+    "inputs": {
+        "unit": "pixels as 0 to 1",
+        "centred": "pixels as -1 to 1",
+        "standard": "pixels with mean 0 and deviation 1 over everybody's training images",
+    },
     "algorithm": {
         "fedavg": "clients train E epochs with batches of B, the server averages",
         "fedsgd": "one gradient step on all the cohort's examples (E = 1, B = all)",
@@ -154,6 +172,7 @@ LISTING: dict[str, dict[str, str]] = {
 
 assert LISTING["server"].keys() == SERVERS.keys()
 assert LISTING["model"].keys() == MODELS.keys()
+assert LISTING["inputs"].keys() == INPUTS.keys()
 assert LISTING["weighting"].keys() == WEIGHTINGS.keys()
 assert LISTING["data"].keys() > DATA.keys()
 

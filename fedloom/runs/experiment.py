@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedloom.algorithms import Algorithm, fedavg, server
 from fedloom.combine import Weighting, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
-from fedloom.runs.catalogue import LISTING, MODELS, WEIGHTINGS, is_path
+from fedloom.runs.catalogue import INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.stopping import Stop
-from fedloom.tasks import Task
+from fedloom.tasks import Task, rescaled
 
 
 def about(text: str, default: Any, *, missing: str = "none", group: str = "Algorithm") -> Any:
@@ -64,6 +66,7 @@ class Experiment:
     validation: int = about("examples held out at random before partitioning", 0, group="Clients")
     data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
     model: str = about("model: 2nn, cnn, cifar-cnn, logistic or lstm", "2nn", group="Model")
+    inputs: str = about("how pixels become numbers: unit, centred or standard", "unit", group="Model")
     algorithm: str = about("algorithm: fedavg, fedsgd or central", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     epochs: int = about("E, passes over a client's examples in a round", 1)
@@ -90,7 +93,7 @@ class Experiment:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, convert(f, getattr(self, f.name)))
-        for name in ("split", "model", "algorithm", "optimizer", "weighting", "server"):
+        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "server"):
             choose(name, getattr(self, name), LISTING[name])
         require(bool(self.data), "data", "a name, a file or a folder", self.data)
         if not is_path("partition", self.partition):
@@ -167,7 +170,12 @@ class Experiment:
 
     def build_task(self, data: FederatedData) -> Task:
         """The task, for the shapes and classes of the data."""
-        return choose("model", self.model, MODELS)(data)
+        task = choose("model", self.model, MODELS)(data)
+        if self.inputs == "unit":
+            return task
+        good = data.columns["x"].dtype == np.uint8 and self.model not in ("cifar-cnn", "lstm")
+        require(good, "inputs", f"left alone with {self.model} on {data.name}, which sees no plain pixels", self.inputs)
+        return rescaled(task, *INPUTS[self.inputs](data), self.inputs)
 
     def build_algorithm(self) -> Algorithm:
         """The algorithm. FedSGD is federated averaging with E = 1 and B = ∞."""

@@ -1,6 +1,6 @@
 from fedloom.recipes import mcmahan2017
 from fedloom.recipes.cell import Outcome, Trial
-from fedloom.recipes.layout import filled, markdown, standing
+from fedloom.recipes.layout import differences, filled, markdown, standing
 
 
 def took(name: str, rounds: int, accuracy: float = 0.97) -> Outcome:
@@ -34,3 +34,12 @@ def test_sgd_counts_minibatch_updates() -> None:
     lines = filled(grid, found)
     assert lines[0][3] == "fedloom 10,000\npaper 99,000"
     assert lines[2][3] == "fedloom 100 (100.0 ×)\npaper 2,000 (49.5 ×)"
+
+
+def test_what_differs_by_more_than_a_quarter_is_said() -> None:
+    grid = mcmahan2017("table1").grids[0]
+    names = ("2nn-iid-C0-E1-B10", "2nn-iid-C0.1-E1-B10")
+    near = {name: took(name, rounds) for name, rounds in zip(names, (316, 80), strict=True)}
+    assert differences([grid], near) == ""
+    far = {name: took(name, rounds) for name, rounds in zip(names, (158, 87), strict=True)}
+    assert differences([grid], far).startswith("1 of 2 differ from the paper's by more than 25%; ours are 0.50 to 1.00")

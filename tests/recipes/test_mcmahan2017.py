@@ -1,4 +1,6 @@
 from fedloom.recipes import mcmahan2017
+from fedloom.recipes.cell import Outcome, Trial
+from fedloom.recipes.part import Found
 
 PARTS = ("table1", "table2", "table3")
 
@@ -49,8 +51,29 @@ def test_tables_1_and_2_share_the_experiments_they_have_in_common() -> None:
     assert all(first[name] == second[name] for name in common)
 
 
+def test_pixels_are_scaled_in_three_ways() -> None:
+    part = mcmahan2017("inputs")
+    cells = {cell.name: cell for cell in part.cells}
+    assert len(cells) == 12
+    assert cells["2nn-iid-C0.1-E1-B10"] == next(
+        c for c in mcmahan2017("table1").cells if c.name == "2nn-iid-C0.1-E1-B10"
+    )
+    other = cells["cnn-shards-C0.1-E5-B10-centred"]
+    assert (other.experiment.inputs, other.goal) == ("centred", None)
+
+
+def test_the_reason_is_given_once_it_is_recorded() -> None:
+    part, outcomes = mcmahan2017("table1"), {}
+    assert part.text(Found()) == ""
+    for i, kind in enumerate(("iid", "shards")):
+        for j, scaling in enumerate(("", "-centred", "-standard")):
+            name = f"2nn-{kind}-C0.1-E1-B10{scaling}"
+            outcomes[name] = Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (10 * i + j + 1, 0.97))),), {})
+    assert "takes 2 rounds on IID data and 12 on shards (the paper: 87 and 664)" in part.text(Found(outcomes))
+
+
 def test_every_entry_of_a_grid_has_its_cell() -> None:
-    for name in PARTS:
+    for name in (*PARTS, "inputs"):
         part = mcmahan2017(name)
         assert {entry.cell for grid in part.grids for entry in grid.entries} == {cell.name for cell in part.cells}
         assert all(cell.experiment.target == cell.targets[-1] for cell in part.cells)

@@ -1,0 +1,33 @@
+"""Rescaled: a task whose inputs are shifted and scaled before the model sees them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from fedloom.tasks.classification import as_float
+from fedloom.tasks.task import Batch, Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Key, PyTree
+
+
+@cache
+def rescaled(task: Task, shift: float, scale: float, name: str) -> Task:
+    """The same task with inputs (x - shift) / scale, where x are pixels between 0 and 1 or numbers as they are.
+
+    >>> from fedloom.tasks import two_nn
+    >>> rescaled(two_nn(), 0.5, 0.5, "centred").name
+    '2nn, centred inputs'
+    """
+
+    def seen(batch: Batch) -> Batch:
+        return {**batch, "x": (as_float(batch["x"]) - shift) / scale}
+
+    def loss(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
+        return task.loss(variables, seen(batch), key)
+
+    def metrics(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
+        return task.metrics(variables, seen(batch))
+
+    return Task(f"{task.name}, {name} inputs", task.init, loss, metrics, task.classes)
