@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Key, PyTree
 
 UNROLL = 4  # times in one turn of the loop
+APART = 4.0  # deviation of the embedding: characters that begin far apart are told apart sooner
 
 
 @cache
@@ -35,7 +36,7 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
     def init(key: Key[Array, ""]) -> Variables:
         k1, k2, k3, k4 = jax.random.split(key, 4)
         layers = {
-            "embedding": {"w": jax.random.normal(k1, (vocabulary, embedding))},
+            "embedding": {"w": APART * jax.random.normal(k1, (vocabulary, embedding))},
             "lstm1": cell(k2, embedding, hidden),
             "lstm2": cell(k3, hidden, hidden),
             "output": glorot(k4, hidden, vocabulary),
