@@ -3,6 +3,19 @@
 from fedloom.algorithms.algorithm import Algorithm, ServerState
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.algorithms.fedsgd import fedsgd
+from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
 from fedloom.algorithms.server import SERVERS, Server, server
 
-__all__ = ["SERVERS", "Algorithm", "Server", "ServerState", "fedavg", "fedsgd", "server"]
+__all__ = [
+    "SERVERS",
+    "Algorithm",
+    "PeerState",
+    "Personalised",
+    "Server",
+    "ServerState",
+    "fedavg",
+    "fedsgd",
+    "local_only",
+    "personalised",
+    "server",
+]

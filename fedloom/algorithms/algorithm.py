@@ -54,16 +54,22 @@ class Algorithm:
         """
         return max(round(self.fraction * clients), 1)
 
+    @property
+    def stacked(self) -> bool:
+        """Whether replies must be kept until all have come, because their weights depend on each other."""
+        return not self.weighting.alone
+
+    @property
+    def apart(self) -> bool:
+        """Whether every client has a model of its own."""
+        return False
+
     def describe(self) -> dict[str, float | int | str | None]:
         """What it is made of, by name: for tables, and for checking that a resumed run is the same one."""
-        local, server = self.local, self.server
+        server = self.server
         return {
             "fraction": self.fraction,
-            "epochs": int(local.epochs),
-            "batch_size": local.batch_size,
-            "lr": float(local.lr),
-            "decay": float(local.decay),
-            "optimizer": getattr(local.optimizer, "__name__", repr(local.optimizer)),
+            **self.local.describe(),
             **self.weighting.describe(),
             "server": server.name,
             "server_lr": float(server.lr),

@@ -19,6 +19,7 @@ import fedloom.recipes.series as curves
 from fedloom.cli.shared import Debug, Quiet, console, errors, told
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
+from fedloom.engines.devices import cores
 from fedloom.errors import FedloomError, choose
 from fedloom.recipes import PARTS, Cell, mcmahan2017
 from fedloom.recipes.page import page as write_page
@@ -154,7 +155,7 @@ def provenance(paper: str, name: str, e: Experiment, start: float, quick: bool) 
     return {
         "command": f"fedloom reproduce {paper} --only {name}" + " --quick" * quick,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": jax.devices()[0].device_kind,
+        "device": f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind,
         "versions": {"jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(time.perf_counter() - start, 2),
         "experiment": e.changed(),

@@ -11,6 +11,7 @@ import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm
 from fedloom.data.federated import FederatedData
 from fedloom.engines.evaluate import judge
+from fedloom.engines.peers import Peers
 from fedloom.engines.plan import SHARE, lane_bytes, plan
 from fedloom.engines.program import Program
 from fedloom.engines.store import store
@@ -51,7 +52,10 @@ class Compiled:
         stacked = machine.place(stack(list(algorithms)), layout.mesh)
         numbers = np.array(seeds, np.uint32)
         m = slowest.cohort(len(data))
-        return Program(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m)
+        kind = Peers if slowest.apart else Program
+        whole = kept.resident is not None
+        require(whole or not slowest.apart, "stream", "left alone where every user has its own model", self.stream)
+        return kind(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m)
 
 
 def compiled(*, devices: int | None = None, lanes: int | None = None, stream: bool | None = None) -> Compiled:

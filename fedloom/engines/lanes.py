@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedloom.algorithms.algorithm import Algorithm
+from fedloom.algorithms.personalised import Personalised
 from fedloom.combine.replies import Replies
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
@@ -87,23 +88,39 @@ def _over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callab
 def work_through(
     task: Task,
     plan: Plan,
-    algorithm: Algorithm,
+    algorithm: Algorithm | Personalised,
     view: View,
     sent: Variables,
     seeds: UInt32[Array, " X"],
     round: Int[Array, " X"],
     cohort: Int[Array, "X m"],
 ) -> Total:
-    """The sum of all replies of a cohort (-1 is nobody), each weighted."""
+    """The sum of all replies of a cohort (-1 is nobody), each weighted; or all of them, where the plan says so.
+
+    All are sent the experiment's model; or each its own, of a stack of all clients', where the plan says so.
+    """
     local = algorithm.local
     present = cohort >= 0
     sizes = jnp.where(present, view.size[cohort], 0)
     starts = view.start[cohort]
     rates = jax.vmap(lambda a, r: a.rate(r))(local, round)
-    begin = spread(plan, lambda v, a, lr: a.start(v, lr, plan.accumulates), "xxx")
+    whose = "l" if plan.apart else "x"
+    begin = spread(plan, lambda v, a, lr: a.start(v, lr, plan.accumulates), f"{whose}xx")
     segment = spread(plan, _segment(task, plan), "llllllxxs")
-    reply = spread(plan, lambda work, n, v, a: _weighted(a, work, v, n), "llxx")
-    fresh = begin(sent, local, rates)
+    reply = spread(plan, lambda work, n, v, a: _weighted(plan, a, work, v, n), f"ll{whose}x")
+
+    def given(slot: Int[Array, "X L"]) -> Variables:
+        """What the clients in these slots were sent."""
+        if not plan.apart:
+            return sent
+        client = jnp.take_along_axis(cohort, jnp.minimum(slot, cohort.shape[1] - 1), 1)
+        return jax.tree.map(lambda models: jax.vmap(lambda a, c: a[c])(models, client), sent)
+
+    shared = None if plan.apart else begin(sent, local, rates)
+
+    def fresh(slot: Int[Array, "X L"]) -> Work:
+        """Their work, not begun."""
+        return begin(given(slot), local, rates) if shared is None else shared
 
     def advance(lanes: Lanes) -> Lanes:
         at = jnp.minimum(lanes.slot, cohort.shape[1] - 1)
@@ -115,7 +132,7 @@ def work_through(
         work = segment(lanes.work, lanes.step, n, start, steps, keys, local, rates, view)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        weight, replies = reply(work, n, sent, algorithm)
+        weight, replies = reply(work, n, given(lanes.slot), algorithm)
         weight = jnp.where(done, weight, 0)
         add = _put(lanes.slot, done) if plan.stacked else _add(weight)
         total = Total(
@@ -124,24 +141,27 @@ def work_through(
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
         )
         slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1) - 1, lanes.slot)
-        next_work = work if plan.once else where(done, fresh, work)
+        next_work = work if plan.once else where(done, fresh(slot), work)
         return Lanes(slot, lanes.next + done.sum(1), jnp.where(done, 0, step), next_work, total)
 
     x = cohort.shape[0]
     zero = jnp.zeros(x)
     kept = (cohort.shape[1],) if plan.stacked else ()
-    nothing = Total(jax.tree.map(lambda a: jnp.zeros((x, *kept, *a.shape[1:]), a.dtype), sent), zero, zero)
+    axes = 2 if plan.apart else 1  # of a stack of models, before a model's own
+    nothing = Total(jax.tree.map(lambda a: jnp.zeros((x, *kept, *a.shape[axes:]), a.dtype), sent), zero, zero)
     slots = jnp.broadcast_to(jnp.arange(plan.lanes), (x, plan.lanes))
-    lanes = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh, nothing)
+    lanes = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh(slots), nothing)
     if plan.once:
         return advance(lanes).total
     busy = lambda lanes: jnp.any(lanes.slot < present.sum(1, keepdims=True))  # noqa: E731
     return lax.while_loop(busy, advance, lanes).total
 
 
-def _weighted(algorithm: Algorithm, work: Work, sent: Variables, n: Array) -> tuple[Array, Variables]:
+def _weighted(
+    plan: Plan, algorithm: Algorithm | Personalised, work: Work, sent: Variables, n: Array
+) -> tuple[Array, Variables]:
     reply = algorithm.local.finish(work, sent, n)
-    if not algorithm.weighting.alone:
+    if plan.stacked or isinstance(algorithm, Personalised):
         return jnp.float32(0), reply.update
     alone = Replies(reply.examples[None], jnp.ones(1, bool), {})
     return algorithm.weighting.weigh(alone)[0], reply.update

@@ -36,6 +36,7 @@ class Plan:
         rows: how many examples a step computes on.
         accumulates: whether a batch takes several steps.
         stacked: whether replies are kept one beside the other until all have come.
+        apart: whether every client has a model of its own.
     """
 
     mesh: Mesh
@@ -46,6 +47,7 @@ class Plan:
     rows: int
     accumulates: bool
     stacked: bool
+    apart: bool
 
 
 def plan(
@@ -70,9 +72,9 @@ def plan(
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
     mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)
-    stacked = not algorithm.weighting.alone
+    stacked, apart = algorithm.stacked, algorithm.apart
     if chosen[0].platform == "cpu" and lanes is None:
-        return Plan(mesh, members, 1, None, False, rows, accumulates, stacked)
+        return Plan(mesh, members, 1, None, False, rows, accumulates, stacked, apart)
     mine = -(-m // len(chosen))
     if lanes is None:
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
@@ -83,7 +85,7 @@ def plan(
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
     once = lanes >= mine and segment >= steps.max()
-    return Plan(mesh, members, lanes, segment, once, rows, accumulates, stacked)
+    return Plan(mesh, members, lanes, segment, once, rows, accumulates, stacked, apart)
 
 
 def segment_length(steps: np.ndarray, most: int = 2**30) -> int:

@@ -24,7 +24,7 @@ from fedloom.engines.readings import readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import Store, View
 from fedloom.tasks.task import Task, Variables
-from fedloom.trees import record
+from fedloom.trees import nbytes, record
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, UInt32
@@ -58,6 +58,15 @@ class Program:
         make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)))))
         states: ServerState = machine.place(make(self.algorithm, self.seeds), self.plan.mesh)
         return states
+
+    @property
+    def moved(self) -> int:
+        """How many models are sent in a round, each way; none where one has all the data and needs no server."""
+        return self.m if len(self.data) > 1 else 0
+
+    def model_bytes(self, state: ServerState) -> int:
+        """The bytes of one model."""
+        return nbytes(state.variables) // len(self.seeds)
 
     def place(self, state: ServerState) -> ServerState:
         """A state that was saved, back on the devices."""

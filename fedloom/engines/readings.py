@@ -12,12 +12,11 @@ from jax import lax
 from fedloom.combine.replies import Reading
 from fedloom.engines.plan import Plan
 from fedloom.engines.store import View
+from fedloom.engines.users import totals
 from fedloom.tasks.task import Task, Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
-
-ROWS = 200  # examples that are judged at once, at most
 
 
 def readings(
@@ -63,16 +62,5 @@ def readings(
 
 def judged(task: Task, view: View, variables: Variables, start: Int[Array, ""], n: Int[Array, ""]) -> dict[str, Array]:
     """Metric → its mean over a client's n examples, which begin at some place of the index."""
-    rows = min(ROWS, len(view.index))
-
-    def batch(i: Array) -> dict[str, Array]:
-        place = i * rows + jnp.arange(rows, dtype=jnp.int32)
-        live = place < n
-        taken = view.index[start + jnp.where(live, place, 0)]
-        values = task.metrics(variables, {name: column[taken] for name, column in view.columns.items()})
-        return {name: jnp.sum(value * live) for name, value in values.items()}
-
-    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(batch, jnp.int32(0)))
-    sums = lax.fori_loop(0, -(-n // rows), lambda i, total: jax.tree.map(jnp.add, total, batch(i)), zero)
-    count = sums.pop("count")
-    return {name: value / count for name, value in sums.items()}
+    sums = totals(task, view, variables, start, n)
+    return {name: value / sums["count"] for name, value in sums.items() if name != "count"}

@@ -158,6 +158,16 @@ class Sgd:
         change, memory = self.optimizer(lr).update(gradient, memory, params)
         return optax.apply_updates(params, change), memory
 
+    def describe(self) -> dict[str, Any]:
+        """What it is made of, by name."""
+        return {
+            "epochs": int(self.epochs),
+            "batch_size": self.batch_size,
+            "lr": float(self.lr),
+            "decay": float(self.decay),
+            "optimizer": getattr(self.optimizer, "__name__", repr(self.optimizer)),
+        }
+
     def finish(self, work: Work, sent: Variables, n: Int[Array, ""]) -> Reply:
         """The reply of a client that has done its work."""
         return Reply(subtract(work.variables, sent), n.astype(jnp.float32))

@@ -60,7 +60,7 @@ def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
             told = []
             for who, called in WHO.items():
                 mine, base = entry.number(who, found), first.number(who, found)
-                if mine is None and who not in ("ours", "paper"):
+                if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
                 told.append(f"{called} {_shown(who, entry, mine, found)}{gain}")

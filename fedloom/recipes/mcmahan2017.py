@@ -263,7 +263,8 @@ def inputs() -> Part:
     for scaling in ("unit", "centred", "standard"):
         scaled = [replace(s, inputs=scaling) for s in chosen]
         cells |= {s.name: cell(s, entries[b].target) for s, b in zip(scaled, chosen, strict=True)}
-        row = tuple(replace(entries[b], cell=s.name) for s, b in zip(scaled, chosen, strict=True))
+        told = [entries[b].published if scaling == "unit" else {} for b in chosen]
+        row = tuple(Entry(s.name, entries[b].target, t) for s, b, t in zip(scaled, chosen, told, strict=True))
         rows.append((f"pixels as {SCALES[scaling]}", row))
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
     grid = Grid("Pixels scaled in three ways; C = 0.1, B = 10", heads, tuple(rows))

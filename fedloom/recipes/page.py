@@ -17,19 +17,21 @@ def page(paper: str, parts: Sequence[Part], found: Found, file: Path) -> list[Pa
     folder = file.parent / "figures" / paper
     for part in parts:
         texts += [f"## {part.title}", ""]
+        begun = len(texts)
         for grid in part.grids:
             if grid.title not in shown and any(entry.cell in found.outcomes for entry in grid.entries):
-                texts += [f"**{grid.title}.** {layout.standing([grid], found.outcomes)}.", ""]
+                apart = layout.differences([grid], found.outcomes)
+                texts += [f"**{grid.title}.** {layout.standing([grid], found.outcomes)}. {apart}".rstrip(), ""]
                 texts += [layout.markdown(grid, layout.filled(grid, found.outcomes)), ""]
                 shown.add(grid.title)
-        if apart := layout.differences(part.grids, found.outcomes):
-            texts += [apart, ""]
         if said := part.text(found):
             texts += [said, ""]
         for picture in part.pictures(found):
             figures.append(folder / f"{picture.name}.png")
             save(picture.figure, figures[-1])
             texts += [f"![{picture.caption}](figures/{paper}/{picture.name}.png)", "", picture.caption, ""]
+        if len(texts) == begun:
+            texts += ["Not recorded yet.", ""]
     write_text(file, "\n".join(texts).rstrip() + "\n")
     return figures
 

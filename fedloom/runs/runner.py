@@ -19,7 +19,7 @@ import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
-from fedloom.algorithms import Algorithm, ServerState
+from fedloom.algorithms import Algorithm, Personalised, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
@@ -28,7 +28,7 @@ from fedloom.runs.history import History, from_rows
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, Variables
-from fedloom.trees import flatten, member, nbytes, stack, unflatten
+from fedloom.trees import flatten, member, stack, unflatten
 
 Watch = Callable[[Sequence[History]], None]
 Race = Callable[[Sequence[History]], Collection[int]]
@@ -175,25 +175,30 @@ def check_fits(task: Task, data: FederatedData) -> None:
         raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
 
 
-def check_readings(algorithm: Algorithm, task: Task, data: FederatedData) -> None:
-    """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged for their weight."""
-    for need in algorithm.weighting.readings:
+def check_readings(algorithm: Algorithm | Personalised, task: Task, data: FederatedData) -> None:
+    """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged."""
+    own = isinstance(algorithm, Personalised)
+    for need in algorithm.mixer.readings if isinstance(algorithm, Personalised) else algorithm.weighting.readings:
         sizes = data.clients[need.part].size if need.part in data.clients else np.ones(1)
         lacking = np.flatnonzero(sizes == 0)
         if len(lacking):
             why = f"which {data.called(int(lacking[0]))} lacks" + (
-                f", and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+                f", and {n:,} more" if (n := len(lacking) - 1) else ""
             )
-        elif need.part not in data.clients and not len(data.central.get(need.part, ())):
-            why = f"which {data.name} does not have"
+        elif need.part not in data.clients and (own or not len(data.central.get(need.part, ()))):
+            why = f"which {'nobody' if own else data.name} {'has' if own else 'does not have'}"
         else:
+            check_metric(need.metric, task, data)
             continue
         raise ArgumentError("weighting", f"one that needs no {need.part} data, {why}", need.name)
+
+
+def check_metric(metric: str, task: Task, data: FederatedData) -> None:
+    """Raise an :class:`UnknownName` unless the task measures it."""
     one = {column: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for column, c in data.columns.items()}
     known = jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
-    for need in algorithm.weighting.readings:
-        if need.metric not in known:
-            raise UnknownName("the metric of a weighting", need.metric, set(known) - {"count"})
+    if metric not in known:
+        raise UnknownName("the metric of a weighting", metric, set(known) - {"count"})
 
 
 class Ongoing:
@@ -323,10 +328,10 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     """What an experiment has cost so far."""
     if did is None:
         return {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0, "update_norm": 0.0}
-    last, size = history.rows[-1], nbytes(member(state.variables, i))
+    last = history.rows[-1]
     first, rounds = int(last["round"]), len(did.norm)
     steps = program.steps(program.cohorts(first, rounds))[:, i].sum()
-    moved = rounds * program.m * size if len(program.data) > 1 else 0  # who has everything needs no server
+    moved = rounds * program.moved * program.model_bytes(state)
     return {
         "round": first + rounds,
         "steps": last["steps"] + int(steps),

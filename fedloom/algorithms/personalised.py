@@ -1,0 +1,90 @@
+"""Personalised federation: every user has a model of its own, and makes its next one from everybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from fedloom.combine.weighting import Weighting, uniform
+from fedloom.errors import require
+from fedloom.local.sgd import Sgd, checked_sgd, sgd
+from fedloom.mixing.mixer import Mixer, identity, personal
+from fedloom.tasks.task import Variables
+from fedloom.trees import record, static
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int
+
+
+@record
+class PeerState:
+    """All users' models, one beside the other, and the round's number."""
+
+    variables: Variables
+    round: Int[Array, ""]
+
+
+@record
+class Personalised:
+    """One round, over the stack X of all users' models:
+
+        each user trains its own:         X_k ← local(X_k)
+        everybody mixes:                  X ← M·X
+
+    Build it with :func:`personalised` or :func:`local_only`.
+    """
+
+    local: Sgd
+    mixer: Mixer
+    fraction: float = static()
+
+    stacked = True
+    apart = True
+
+    def cohort(self, clients: int) -> int:
+        """How many users take part in a round; the others keep their models."""
+        return max(round(self.fraction * clients), 1)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is made of, by name."""
+        return {"fraction": self.fraction, **self.local.describe(), **self.mixer.describe()}
+
+    def init(self, variables: Variables, clients: int) -> PeerState:
+        """All users begin with the same model."""
+        models = jax.tree.map(lambda a: jnp.broadcast_to(a, (clients, *a.shape)), variables)
+        return PeerState(models, jnp.int32(0))
+
+
+def personalised(
+    *,
+    weighting: Weighting = uniform,
+    fraction: float = 1.0,
+    local: Sgd | None = None,
+    **local_options: Any,
+) -> Personalised:
+    """Every user evaluates everybody's model on its own data and makes its own average.
+
+    Arguments:
+        weighting: how much each model counts for a user, on what the user reads of it.
+        fraction: the share of users in a round; the others neither train nor mix.
+        local: what a user does; or give the arguments of :func:`fedloom.local.sgd` here.
+
+    >>> personalised(epochs=2).mixer.describe()
+    {'mixing': 'personal', 'weighting': 'uniform'}
+    """
+    return _made(personal(weighting), fraction, local, local_options)
+
+
+def local_only(*, fraction: float = 1.0, local: Sgd | None = None, **local_options: Any) -> Personalised:
+    """Nobody shares anything: as many independent runs as there are users. The arguments are those of
+    :func:`personalised`.
+    """
+    return _made(identity, fraction, local, local_options)
+
+
+def _made(mixer: Mixer, fraction: float, local: Sgd | None, options: dict[str, Any]) -> Personalised:
+    require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
+    require(0 <= fraction <= 1, "fraction", "between 0 and 1", fraction)
+    return Personalised(checked_sgd(local or sgd(**options)), mixer, fraction)

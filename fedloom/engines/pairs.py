@@ -1,0 +1,75 @@
+"""Pairs: every user's model on every user's data, A[i, j] the metric of model j on the examples of user i."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import fedloom.engines.devices as machine
+from fedloom.data.federated import FederatedData
+from fedloom.engines.plan import Plan
+from fedloom.tasks.task import Task, Variables
+from fedloom.trees import record
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, PyTree
+
+ROWS = 256  # examples that a model is judged on at once, at most
+
+
+@record
+class Everyone:
+    """All users' examples of a part, in batches, and whose each is; the owner of padding is the number of users."""
+
+    columns: PyTree
+    rows: Int[Array | np.ndarray, "batches rows"]
+    owner: Int[Array | np.ndarray, "batches rows"]
+
+
+def everyone(data: FederatedData, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and owners of :class:`Everyone`."""
+    ranges = data.clients[part]
+    rows, owner = ranges.rows(data.index), ranges.owner
+    width = min(ROWS, len(rows))
+    room = -(-len(rows) // width) * width - len(rows)
+    rows = np.concatenate([rows, np.zeros(room, rows.dtype)]).astype(np.int32)
+    owner = np.concatenate([owner, np.full(room, len(data), owner.dtype)]).astype(np.int32)
+    return rows.reshape(-1, width), owner.reshape(-1, width)
+
+
+def pairs(
+    task: Task, plan: Plan, examples: Everyone, models: Variables, users: int
+) -> dict[str, Float[Array, "X K K"]]:
+    """Metric → A of each experiment. A model is judged on everybody's examples in one go, and what it got is added up
+    by owner; each device judges its share of the models.
+    """
+
+    def judged(model: Variables) -> dict[str, Array]:
+        def add(sums: dict[str, Array], batch: tuple[Array, Array]) -> tuple[dict[str, Array], None]:
+            rows, owner = batch
+            values = task.metrics(model, {name: column[rows] for name, column in examples.columns.items()})
+            return {name: sums[name].at[owner].add(value, mode="drop") for name, value in values.items()}, None
+
+        sample = {name: column[examples.rows[0]] for name, column in examples.columns.items()}
+        zero = {name: jnp.zeros(users) for name in jax.eval_shape(task.metrics, model, sample)}
+        sums = lax.scan(add, zero, (jnp.asarray(examples.rows), jnp.asarray(examples.owner)))[0]
+        count = sums.pop("count")
+        return {name: value / count for name, value in sums.items()}
+
+    def every(models: Variables) -> dict[str, Array]:
+        return lax.map(judged, models, batch_size=None if plan.lanes == 1 else plan.lanes)
+
+    devices = plan.mesh.size
+    if devices == 1:
+        found = jax.vmap(every)(models)
+    else:
+        share = -(-users // devices)
+        first = lax.axis_index(machine.AXIS) * share
+        mine = jax.tree.map(lambda a: a[:, jnp.minimum(first + jnp.arange(share), users - 1)], models)
+        parts = lax.all_gather(jax.vmap(every)(mine), machine.AXIS, axis=1, tiled=True)
+        found = jax.tree.map(lambda a: a[:, :users], parts)
+    return {name: value.swapaxes(1, 2) for name, value in found.items()}

@@ -1,0 +1,142 @@
+"""Peers: whole rounds in which every user has a model of its own, compiled into one XLA program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import fedloom.engines.devices as machine
+from fedloom.algorithms.personalised import PeerState, Personalised
+from fedloom.combine.replies import Replies
+from fedloom.engines.lanes import work_through
+from fedloom.engines.pairs import Everyone, everyone, pairs
+from fedloom.engines.plan import Plan
+from fedloom.engines.program import Program, Rounds
+from fedloom.engines.schedule import INIT, deal, stream
+from fedloom.engines.store import View
+from fedloom.engines.users import users
+from fedloom.tasks.task import Task
+from fedloom.trees import nbytes
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int, UInt32
+
+
+@dataclass(frozen=True)
+class Peers(Program):
+    """A program whose state is all users' models; made by :meth:`Compiled.program`."""
+
+    algorithm: Personalised  # type: ignore[assignment]
+
+    @property
+    def moved(self) -> int:
+        """How many models users send each other in a round."""
+        return self.algorithm.mixer.moved(self.m)
+
+    def model_bytes(self, state: PeerState) -> int:  # type: ignore[override]
+        """The bytes of one user's model."""
+        return nbytes(state.variables) // (len(self.seeds) * len(self.data))
+
+    def init(self) -> PeerState:  # type: ignore[override]
+        """Every experiment's state before its first round: all users have the same model."""
+        users = len(self.data)
+        make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)), users)))
+        states: PeerState = machine.place(make(self.algorithm, self.seeds), self.plan.mesh)
+        return states
+
+    def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
+        """The state some rounds later, and what those rounds did."""
+        chosen = self.cohorts(first, rounds)
+        dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
+        examples = {part: self.everyone(part) for part in sorted({n.part for n in self.algorithm.mixer.readings})}
+        view = self.store.view(dealt)
+        return _advance(self.task, self.plan, self.algorithm, view, examples, state, self.seeds, dealt)
+
+    def everyone(self, part: str) -> Everyone:
+        """All users' examples of a part, on the devices."""
+        assert self.store.resident is not None
+        name = f"everyone's {part}"
+        if name not in self.store.placed:
+            self.store.placed[name] = machine.place(Everyone({}, *everyone(self.data, part)), self.plan.mesh)
+        kept: Everyone = self.store.placed[name]  # type: ignore[assignment]
+        return Everyone(self.store.resident.columns, kept.rows, kept.owner)
+
+    def evaluate(self, state: PeerState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
+        """Metric → the mean over all examples, each judged by its owner's model, for each experiment; where the
+        examples are nobody's, each is judged by everybody's.
+        """
+        sums = self.users(state, split)
+        count = sums["count"].sum(1)
+        return {name: value.sum(1) / count for name, value in sums.items() if name != "count"}
+
+    def users(self, state: PeerState, split: str) -> dict[str, np.ndarray]:
+        """Metric (and ``count``) → its sum over each user's examples of a part: (experiments, users)."""
+        view = self.store.view(np.arange(len(self.data)), split)
+        found = users(self.task, self.plan, view, state.variables)
+        return {name: np.asarray(value, np.float64) for name, value in found.items()}
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _advance(
+    task: Task,
+    plan: Plan,
+    algorithm: Personalised,
+    view: View,
+    examples: dict[str, Everyone],
+    state: PeerState,
+    seeds: UInt32[Array, " X"],
+    schedule: Int[Array, "rounds X devices m"],
+) -> tuple[PeerState, Rounds]:
+    """Rounds in one program: each device trains its part of the users, all learn what they made, and mix."""
+    users = len(view.size)
+
+    def rounds(
+        algorithm: Personalised,
+        view: View,
+        examples: dict[str, Everyone],
+        state: PeerState,
+        seeds: Array,
+        schedule: Array,
+    ) -> tuple[PeerState, Rounds]:
+        def one(state: PeerState, cohort: Array) -> tuple[PeerState, Rounds]:
+            mine = cohort[:, 0]
+            did = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, mine)
+            at = jnp.where(mine >= 0, mine, users)
+            update = jax.tree.map(
+                lambda a, u: jax.vmap(lambda a, u, at: jnp.zeros_like(a).at[at].set(u, mode="drop"))(a, u, at),
+                state.variables,
+                did.update,
+            )
+            present = jax.vmap(lambda at: jnp.zeros(users).at[at].set(1, mode="drop"))(at)
+            computed = did.computed
+            if plan.mesh.size > 1:
+                update, present, computed = lax.psum((update, present, computed), machine.AXIS)
+            trained = jax.tree.map(jnp.add, state.variables, update)
+            told = Replies(
+                jnp.broadcast_to(view.size.astype(jnp.float32), present.shape),
+                present > 0,
+                {
+                    need.name: pairs(task, plan, examples[need.part], trained, users)[need.metric]
+                    for need in algorithm.mixer.readings
+                },
+            )
+            m = jax.vmap(lambda a, replies: a.mixer.matrix(replies))(algorithm, told)
+            mixed = jax.tree.map(lambda a: jnp.einsum("xij,xj...->xi...", m, a), trained)
+            norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
+            return PeerState(mixed, state.round + 1), Rounds(norm, computed)
+
+        return lax.scan(one, state, schedule)
+
+    if plan.mesh.size == 1:
+        return rounds(algorithm, view, examples, state, seeds, schedule)
+    specs = (P(), P(), P(), P(), P(), P(None, None, machine.AXIS))
+    spread = jax.shard_map(rounds, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)
+    return spread(algorithm, view, examples, state, seeds, schedule)

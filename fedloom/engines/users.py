@@ -1,0 +1,63 @@
+"""Users: how every user's own model does on its own data, or on data that is nobody's."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import fedloom.engines.devices as machine
+from fedloom.engines.plan import Plan
+from fedloom.engines.store import View
+from fedloom.tasks.task import Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
+
+ROWS = 200  # examples that are judged at once, at most
+
+
+def totals(task: Task, view: View, variables: Variables, start: Int[Array, ""], n: Int[Array, ""]) -> dict[str, Array]:
+    """Metric (and ``count``) → its sum over a client's n examples, which begin at some place of the index."""
+    rows = min(ROWS, len(view.index))
+
+    def batch(i: Array) -> dict[str, Array]:
+        place = i * rows + jnp.arange(rows, dtype=jnp.int32)
+        live = place < n
+        taken = view.index[start + jnp.where(live, place, 0)]
+        values = task.metrics(variables, {name: column[taken] for name, column in view.columns.items()})
+        return {name: jnp.sum(value * live) for name, value in values.items()}
+
+    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(batch, jnp.int32(0)))
+    return lax.fori_loop(0, -(-n // rows), lambda i, total: jax.tree.map(jnp.add, total, batch(i)), zero)
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def users(task: Task, plan: Plan, view: View, models: Variables) -> dict[str, Float[Array, "X K"]]:
+    """Metric (and ``count``) → its sum over each user's examples, of that user's model; a device does its share."""
+    many, devices = len(view.size), plan.mesh.size
+    share = -(-many // devices)
+
+    def mine(view: View, models: Variables) -> dict[str, Array]:
+        first = lax.axis_index(machine.AXIS) * share if devices > 1 else 0
+        which = jnp.minimum(first + jnp.arange(share), many - 1)
+
+        def every(models: Variables) -> dict[str, Array]:
+            own = jax.tree.map(lambda a: a[which], models)
+            size = None if plan.lanes == 1 else plan.lanes
+            return lax.map(
+                lambda a: totals(task, view, *a), (own, view.start[which], view.size[which]), batch_size=size
+            )
+
+        found = jax.vmap(every)(models)
+        return lax.all_gather(found, machine.AXIS, axis=1, tiled=True) if devices > 1 else found
+
+    if devices > 1:
+        found = jax.shard_map(mine, mesh=plan.mesh, in_specs=(P(), P()), out_specs=P(), check_vma=False)(view, models)
+    else:
+        found = mine(view, models)
+    return {name: value[:, :many] for name, value in found.items()}
