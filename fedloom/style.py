@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from cycler import cycler
 from matplotlib.figure import Figure
 
@@ -30,6 +31,7 @@ def save(figure: Figure, file: str | Path) -> None:
         raise ArgumentError("the figure's name", "one that ends in " + ", ".join(known), str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        with mpl.rc_context(STYLE):  # colours such as C0 are looked up when they are drawn
+            figure.savefig(path, dpi=150)
     except OSError as error:
         raise FedloomError(f"the figure {path} cannot be written ({error})") from error

@@ -6,9 +6,13 @@ from fedloom.algorithms.fedsgd import fedsgd
 from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
 from fedloom.algorithms.server import SERVERS, Server, server
 
+Method = Algorithm | Personalised
+"""How experiments learn: one model for all, or one for each."""
+
 __all__ = [
     "SERVERS",
     "Algorithm",
+    "Method",
     "PeerState",
     "Personalised",
     "Server",

@@ -64,6 +64,13 @@ class Algorithm:
         """Whether every client has a model of its own."""
         return False
 
+    def checked(self) -> Algorithm:
+        """The same, if its numbers can be used."""
+        checked_sgd(self.local)
+        checked_server(self.server)
+        require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
+        return self
+
     def describe(self) -> dict[str, float | int | str | None]:
         """What it is made of, by name: for tables, and for checking that a resumed run is the same one."""
         server = self.server
@@ -89,11 +96,3 @@ class Algorithm:
         change, memory = self.server.transformation().update(gradient, state.optimizer, params)
         fresh = jax.tree.map(jnp.add, state.variables.state, mean.state)
         return ServerState(Variables(optax.apply_updates(params, change), fresh), memory, state.round + 1)
-
-
-def checked(algorithm: Algorithm) -> Algorithm:
-    """The same, if its numbers can be used."""
-    checked_sgd(algorithm.local)
-    checked_server(algorithm.server)
-    require(0 <= algorithm.fraction <= 1, "fraction", "between 0 and 1", algorithm.fraction)
-    return algorithm

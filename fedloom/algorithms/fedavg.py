@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedloom.algorithms.algorithm import Algorithm, checked
+from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.server import Server, server
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
@@ -32,4 +32,4 @@ def fedavg(
     5
     """
     require(local is None or not local_options, "local", "given alone, or by its arguments", sorted(local_options))
-    return checked(Algorithm(local or sgd(**local_options), server, weighting, fraction))
+    return Algorithm(local or sgd(**local_options), server, weighting, fraction).checked()

@@ -47,6 +47,12 @@ class Personalised:
         """How many users take part in a round; the others keep their models."""
         return max(round(self.fraction * clients), 1)
 
+    def checked(self) -> Personalised:
+        """The same, if its numbers can be used."""
+        checked_sgd(self.local)
+        require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
+        return self
+
     def describe(self) -> dict[str, Any]:
         """What it is made of, by name."""
         return {"fraction": self.fraction, **self.local.describe(), **self.mixer.describe()}
@@ -86,5 +92,4 @@ def local_only(*, fraction: float = 1.0, local: Sgd | None = None, **local_optio
 
 def _made(mixer: Mixer, fraction: float, local: Sgd | None, options: dict[str, Any]) -> Personalised:
     require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
-    require(0 <= fraction <= 1, "fraction", "between 0 and 1", fraction)
-    return Personalised(checked_sgd(local or sgd(**options)), mixer, fraction)
+    return Personalised(local or sgd(**options), mixer, fraction).checked()

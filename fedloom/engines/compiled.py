@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms.algorithm import Algorithm
+from fedloom.algorithms import Method
 from fedloom.data.federated import FederatedData
 from fedloom.engines.evaluate import judge
 from fedloom.engines.peers import Peers
@@ -28,7 +28,7 @@ class Compiled:
     lanes: int | None = None
     stream: bool | None = None
 
-    def group(self, data: FederatedData, task: Task, algorithm: Algorithm) -> int:
+    def group(self, data: FederatedData, task: Task, algorithm: Method) -> int:
         """How many experiments are best computed in one program: one after another on a CPU, where each then gives
         exactly the numbers it gives alone; as many as fit on an accelerator.
         """
@@ -39,9 +39,7 @@ class Compiled:
         lanes = self.lanes or algorithm.cohort(len(data))
         return max(1, int(SHARE * machine.memory(first) / (lanes * lane_bytes(task, algorithm, data.columns, rows))))
 
-    def program(
-        self, data: FederatedData, task: Task, algorithms: Sequence[Algorithm], seeds: Sequence[int]
-    ) -> Program:
+    def program(self, data: FederatedData, task: Task, algorithms: Sequence[Method], seeds: Sequence[int]) -> Program:
         """One program for experiments that differ in numbers only (learning rates, epochs, …) and in their seeds."""
         machine.devices()
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)

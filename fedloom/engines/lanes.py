@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedloom.algorithms.algorithm import Algorithm
-from fedloom.algorithms.personalised import Personalised
+from fedloom.algorithms import Method, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
@@ -88,7 +87,7 @@ def _over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callab
 def work_through(
     task: Task,
     plan: Plan,
-    algorithm: Algorithm | Personalised,
+    algorithm: Method,
     view: View,
     sent: Variables,
     seeds: UInt32[Array, " X"],
@@ -157,9 +156,7 @@ def work_through(
     return lax.while_loop(busy, advance, lanes).total
 
 
-def _weighted(
-    plan: Plan, algorithm: Algorithm | Personalised, work: Work, sent: Variables, n: Array
-) -> tuple[Array, Variables]:
+def _weighted(plan: Plan, algorithm: Method, work: Work, sent: Variables, n: Array) -> tuple[Array, Variables]:
     reply = algorithm.local.finish(work, sent, n)
     if plan.stacked or isinstance(algorithm, Personalised):
         return jnp.float32(0), reply.update

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms.algorithm import Algorithm
+from fedloom.algorithms import Method
 from fedloom.engines.memory import peak
 from fedloom.tasks.task import Batch, Task
 
@@ -52,7 +52,7 @@ class Plan:
 
 def plan(
     task: Task,
-    algorithm: Algorithm,
+    algorithm: Method,
     sizes: np.ndarray,
     example: Batch,
     members: int,
@@ -106,7 +106,7 @@ def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
     return min(max(fine), most)
 
 
-def lane_bytes(task: Task, algorithm: Algorithm, example: Batch, rows: int) -> int:
+def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
     """About the memory that a lane needs: what one step has computed and still needs, at most."""
     local = algorithm.local
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fedloom.algorithms import Algorithm
+from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled
 from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Point, Trial
@@ -211,9 +211,9 @@ def label(cell: Cell, point: Point) -> str:
     return f"{cell.name} lr={lr:g}" + (f" decay={decay:g}" if decay != 1 else "") + f" seed={seed}"
 
 
-def tuned(algorithm: Algorithm, lr: float, decay: float) -> Algorithm:
+def tuned(algorithm: Method, lr: float, decay: float) -> Method:
     """The algorithm with another learning rate and decay."""
-    changed: Algorithm = with_number(with_number(algorithm, ("local", "lr"), lr), ("local", "decay"), decay)
+    changed: Method = with_number(with_number(algorithm, ("local", "lr"), lr), ("local", "decay"), decay)
     return changed
 
 

@@ -149,6 +149,8 @@ LISTING: dict[str, dict[str, str]] = {
     "algorithm": {
         "fedavg": "clients train E epochs with batches of B, the server averages",
         "fedsgd": "one gradient step on all the cohort's examples (E = 1, B = all)",
+        "personalised": "every client has its own model: trains it, then makes its own average of everybody's",
+        "local": "every client trains alone on its own data",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },
     "optimizer": dict.fromkeys(OPTIMIZERS, "a client's optimiser (optax)"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.algorithms import Algorithm, fedavg, server
+from fedloom.algorithms import Method, fedavg, local_only, personalised, server
 from fedloom.combine import Weighting, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, choose, require
@@ -67,7 +67,7 @@ class Experiment:
     data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
     model: str = about("model: 2nn, cnn, cifar-cnn, logistic or lstm", "2nn", group="Model")
     inputs: str = about("how pixels become numbers: unit, centred or standard", "unit", group="Model")
-    algorithm: str = about("algorithm: fedavg, fedsgd or central", "fedavg")
+    algorithm: str = about("algorithm: fedavg, fedsgd, personalised, local or central", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     epochs: int = about("E, passes over a client's examples in a round", 1)
     batch_size: int | None = about("B, a client's batch size, or all", 10, missing="all")
@@ -118,6 +118,12 @@ class Experiment:
             require(self.epochs == 1, "epochs", "1 with algorithm fedsgd", self.epochs)
             require(self.batch_size in (None, 10), "batch_size", "all with algorithm fedsgd", self.batch_size)
             object.__setattr__(self, "batch_size", None)
+        if self.algorithm in ("personalised", "local"):
+            for name, usual in (("server", "average"), ("server_lr", 1.0)):
+                given = getattr(self, name)
+                require(given == usual, name, f"left alone with algorithm {self.algorithm}, which has no server", given)
+        if self.algorithm == "local":
+            require(self.weighting == "size", "weighting", "left alone with algorithm local", self.weighting)
         self.build_algorithm()
         self.stop()
 
@@ -177,9 +183,13 @@ class Experiment:
         require(good, "inputs", f"left alone with {self.model} on {data.name}, which sees no plain pixels", self.inputs)
         return rescaled(task, *INPUTS[self.inputs](data), self.inputs)
 
-    def build_algorithm(self) -> Algorithm:
+    def build_algorithm(self) -> Method:
         """The algorithm. FedSGD is federated averaging with E = 1 and B = ∞."""
         local = sgd(self.lr, epochs=self.epochs, batch_size=self.batch_size, decay=self.decay, optimizer=self.optimizer)
+        if self.algorithm == "local":
+            return local_only(fraction=self.fraction, local=local)
+        if self.algorithm == "personalised":
+            return personalised(weighting=self.build_weighting(), fraction=self.fraction, local=local)
         step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
         return fedavg(fraction=self.fraction, local=local, server=step, weighting=self.build_weighting())
 

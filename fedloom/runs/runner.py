@@ -19,7 +19,7 @@ import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
-from fedloom.algorithms import Algorithm, Personalised, ServerState
+from fedloom.algorithms import Method, Personalised, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
@@ -88,7 +88,7 @@ class Settings:
 def run(
     data: FederatedData,
     task: Task,
-    algorithm: Algorithm,
+    algorithm: Method,
     *,
     rounds: int = 100,
     target: float | None = None,
@@ -130,7 +130,7 @@ def train(
     engine: Compiled,
     data: FederatedData,
     task: Task,
-    algorithms: Sequence[Algorithm],
+    algorithms: Sequence[Method],
     seeds: Sequence[int],
     settings: Settings,
     folders: Sequence[Path | None],
@@ -175,7 +175,7 @@ def check_fits(task: Task, data: FederatedData) -> None:
         raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
 
 
-def check_readings(algorithm: Algorithm | Personalised, task: Task, data: FederatedData) -> None:
+def check_readings(algorithm: Method, task: Task, data: FederatedData) -> None:
     """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged."""
     own = isinstance(algorithm, Personalised)
     for need in algorithm.mixer.readings if isinstance(algorithm, Personalised) else algorithm.weighting.readings:
@@ -212,7 +212,7 @@ class Ongoing:
         folders: list[Path | None],
         identities: list[Identity],
         labels: list[str],
-        algorithms: Sequence[Algorithm],
+        algorithms: Sequence[Method],
         histories: list[History],
     ) -> None:
         self.program, self.rebuild, self.settings, self.folders = program, rebuild, settings, folders
@@ -341,7 +341,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     }
 
 
-def identity(data: FederatedData, task: Task, algorithm: Algorithm, seed: int) -> Identity:
+def identity(data: FederatedData, task: Task, algorithm: Method, seed: int) -> Identity:
     """What makes a run this run and no other; the rules for stopping it are not part of it."""
     return {"data": data.fingerprint, "task": task.name, "seed": int(seed), **algorithm.describe()}
 

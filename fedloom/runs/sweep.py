@@ -11,8 +11,7 @@ from typing import Any
 import jax
 
 import fedloom.runs.checkpoint as checkpoint
-from fedloom.algorithms import Algorithm
-from fedloom.algorithms.algorithm import checked
+from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.errors import UnknownName, require
@@ -28,6 +27,8 @@ SWEPT = {
     "fraction": ("fraction",),
     "server_lr": ("server", "lr"),
     "server_momentum": ("server", "momentum"),
+    "temperature": ("weighting", "temperature"),
+    "exclude": ("weighting", "z"),
 }
 """Axis → where the number stands in an algorithm."""
 
@@ -37,14 +38,14 @@ class Point:
     """One experiment of a sweep."""
 
     label: str
-    algorithm: Algorithm
+    algorithm: Method
     seed: int
 
 
 def sweep(
     data: FederatedData,
     task: Task,
-    algorithm: Algorithm,
+    algorithm: Method,
     *,
     seeds: int | Sequence[int] = 1,
     rounds: int = 100,
@@ -66,7 +67,7 @@ def sweep(
     Arguments:
         seeds: how many (0, 1, …), or which.
         axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
-            server_momentum.
+            server_momentum, temperature, exclude.
         directory: where to keep them, a folder each; what stands there finished is not run again.
 
     The other arguments are those of :func:`fedloom.run`.
@@ -90,7 +91,7 @@ def sweep(
     return [runs[p.label] for p in points if p.label in runs]
 
 
-def combinations(algorithm: Algorithm, axes: dict[str, Sequence[float]], seeds: Sequence[int]) -> list[Point]:
+def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Sequence[int]) -> list[Point]:
     """Every combination of the axes and seeds.
 
     >>> from fedloom.algorithms import fedavg
@@ -107,13 +108,15 @@ def combinations(algorithm: Algorithm, axes: dict[str, Sequence[float]], seeds: 
         for name, value in zip(axes, values, strict=True):
             changed = with_number(changed, SWEPT[name], value)
             label.append(f"{name}={'all' if value is None else repr(value)}")
-        points += [Point(",".join([*label, f"seed={seed}"]), checked(changed), seed) for seed in seeds]
+        points += [Point(",".join([*label, f"seed={seed}"]), changed.checked(), seed) for seed in seeds]
     return points
 
 
 def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:
     """The record with the number at that place replaced."""
     name, *rest = path
+    if not hasattr(record, name):
+        raise UnknownName(f"a number of {type(record).__name__}", name, [f.name for f in dataclasses.fields(record)])
     inner = with_number(getattr(record, name), tuple(rest), value) if rest else value
     return dataclasses.replace(record, **{name: inner})
 

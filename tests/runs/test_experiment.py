@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedloom.errors import ArgumentError, UnknownName
+from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import federated
 
@@ -83,3 +83,38 @@ def test_it_builds_what_it_says() -> None:
     assert data.clients["train"].size.tolist() == [1000] * 50
     assert experiment.build_algorithm().describe()["server"] == "adam"
     assert experiment.build_task(data).name == "2nn"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('algorithm = "local"\nserver = "adam"', "server must be left alone with algorithm local, which has no server"),
+        ('algorithm = "local"\nweighting = "uniform"', "weighting must be left alone with algorithm local"),
+        ('moment = "before"', "moment must be left alone with the weighting size, but is 'before'"),
+        ("temperature = 2.0", "temperature must be left alone with the weighting size, but is 2.0"),
+        ('exclude_by = "training-loss"', "exclude_by must be left alone with the weighting size"),
+        (
+            'exclude = 1.0\nexclude_by = "size"',
+            "exclude_by must be one of training-accuracy, training-loss, validation-",
+        ),
+        ("exclude = 0", "z must be above 0, but is 0"),
+        ('inputs = "bytes"', "inputs must be one of centred, standard, unit, but is 'bytes'"),
+    ],
+)
+def test_options_that_would_do_nothing_or_mean_nothing(text: str, message: str) -> None:
+    with pytest.raises(FedloomError, match=message):
+        Experiment.from_toml(text)
+
+
+def test_weightings_and_personal_models_by_name() -> None:
+    e = Experiment(
+        weighting="training-loss", temperature=0.5, moment="before", exclude=2.0, exclude_by="training-accuracy"
+    )
+    assert e.build_algorithm().describe() == {
+        "fraction": 0.1, "epochs": 1, "batch_size": 10, "lr": 0.1, "decay": 1.0, "optimizer": "sgd",
+        "server": "average", "weighting": "softmax of train_loss_before", "temperature": 0.5, "exclude": 2.0,
+        "exclude_by": "train_accuracy_before", "server_lr": 1.0, "server_momentum": 0.9,
+    }  # fmt: skip
+    own = Experiment(algorithm="personalised", weighting="validation-accuracy").build_algorithm().describe()
+    assert (own["mixing"], own["weighting"]) == ("personal", "validation_accuracy_after")
+    assert Experiment(algorithm="local").build_algorithm().describe()["mixing"] == "local only"
