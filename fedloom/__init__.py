@@ -7,8 +7,8 @@
 True
 """
 
-from fedloom import algorithms, combine, data, engines, errors, local, runs, tasks
-from fedloom.algorithms import Algorithm, fedavg, fedsgd, server
+from fedloom import algorithms, combine, data, engines, errors, local, mixing, runs, tasks
+from fedloom.algorithms import Algorithm, fedavg, fedsgd, local_only, personalised, server
 from fedloom.data import partition, split
 from fedloom.runs import Experiment, History, Run, load, plot, run, sweep
 
@@ -28,7 +28,10 @@ __all__ = [
     "fedsgd",
     "load",
     "local",
+    "local_only",
+    "mixing",
     "partition",
+    "personalised",
     "plot",
     "run",
     "runs",

@@ -3,8 +3,8 @@
 import fedloom
 
 PUBLIC = """
-Algorithm Experiment History Run algorithms combine data engines errors fedavg fedsgd load local partition plot run runs
-server split sweep tasks
+Algorithm Experiment History Run algorithms combine data engines errors fedavg fedsgd load local local_only mixing
+partition personalised plot run runs server split sweep tasks
 """
 
 

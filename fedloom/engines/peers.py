@@ -128,8 +128,7 @@ def _advance(
                     for need in algorithm.mixer.readings
                 },
             )
-            m = jax.vmap(lambda a, replies: a.mixer.matrix(replies))(algorithm, told)
-            mixed = jax.tree.map(lambda a: jnp.einsum("xij,xj...->xi...", m, a), trained)
+            mixed = jax.vmap(lambda a, replies, x: a.mixer.mix(replies, x))(algorithm, told, trained)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
             return PeerState(mixed, state.round + 1), Rounds(norm, computed)
 

@@ -148,12 +148,11 @@ def weighed(
     cohort: Int[Array, "X m"],
 ) -> Total:
     """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
-    models = jax.tree.map(lambda w, u: w[:, None] + u, sent, kept.update)
     needs = algorithm.weighting.readings
     mine = Replies(
         jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32),
         cohort >= 0,
-        readings(task, plan, needs, judged, sent, models, cohort),
+        readings(task, plan, needs, judged, sent, kept.update, cohort),
     )
     several = plan.mesh.size > 1
     every = lax.all_gather(mine, machine.AXIS, axis=1, tiled=True) if several else mine

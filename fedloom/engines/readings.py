@@ -25,7 +25,7 @@ def readings(
     needs: Sequence[Reading],
     views: dict[str, View],
     sent: Variables,
-    models: Variables,
+    updates: Variables,
     cohort: Int[Array, "X m"],
 ) -> dict[str, Float[Array, "X m"]]:
     """Each reading of each client of each experiment's cohort.
@@ -34,28 +34,26 @@ def readings(
         needs: what is read.
         views: the examples of each part that is read.
         sent: the model that all were sent, one an experiment.
-        models: what they made of it, (experiments, clients).
+        updates: what they changed, (experiments, clients).
         cohort: which clients; -1 is nobody.
     """
+    size = None if plan.lanes == 1 else plan.lanes
     found: dict[str, Array] = {}
     for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
         view = views[part]
         clients = jnp.maximum(cohort, 0)
         starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
 
-        def one(given: tuple[Variables, Array, Array], view: View = view) -> dict[str, Array]:
-            return judged(task, view, *given)
+        def before(sent: Variables, _: Variables, start: Array, n: Array, view: View = view) -> dict[str, Array]:
+            return lax.map(lambda a: judged(task, view, sent, *a), (start, n), batch_size=size)
 
-        def each(
-            shared: Variables, own: Variables, start: Array, size: Array, moment: str = moment
-        ) -> dict[str, Array]:
-            if moment == "after":
-                return lax.map(one, (own, start, size), batch_size=None if plan.lanes == 1 else plan.lanes)
-            return lax.map(
-                lambda a: one((shared, *a)), (start, size), batch_size=None if plan.lanes == 1 else plan.lanes
-            )
+        def after(sent: Variables, own: Variables, start: Array, n: Array, view: View = view) -> dict[str, Array]:
+            def one(given: tuple[Variables, Array, Array]) -> dict[str, Array]:
+                return judged(task, view, jax.tree.map(jnp.add, sent, given[0]), *given[1:])
 
-        values = jax.vmap(each)(sent, models, starts, sizes)
+            return lax.map(one, (own, start, n), batch_size=size)
+
+        values = jax.vmap(before if moment == "before" else after)(sent, updates, starts, sizes)
         found |= {need.name: values[need.metric] for need in needs if (need.part, need.moment) == (part, moment)}
     return found
 
