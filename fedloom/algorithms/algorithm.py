@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from fedloom.algorithms.server import Server, checked_server
+from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting
 from fedloom.errors import require
 from fedloom.local.sgd import Sgd, checked_sgd
@@ -60,6 +61,11 @@ class Algorithm:
         return not self.weighting.alone
 
     @property
+    def readings(self) -> tuple[Reading, ...]:
+        """What is measured of clients' models to weigh their replies."""
+        return self.weighting.readings
+
+    @property
     def apart(self) -> bool:
         """Whether every client has a model of its own."""
         return False
@@ -68,6 +74,7 @@ class Algorithm:
         """The same, if its numbers can be used."""
         checked_sgd(self.local)
         checked_server(self.server)
+        self.weighting.checked()
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
         return self
 

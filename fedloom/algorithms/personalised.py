@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from fedloom.combine.weighting import Weighting, uniform
+from fedloom.combine.replies import Reading
+from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
 from fedloom.local.sgd import Sgd, checked_sgd, sgd
 from fedloom.mixing.mixer import Mixer, identity, personal
@@ -47,8 +48,14 @@ class Personalised:
         """How many users take part in a round; the others keep their models."""
         return max(round(self.fraction * clients), 1)
 
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """What is measured of everybody's model on everybody's data."""
+        return self.mixer.readings
+
     def checked(self) -> Personalised:
         """The same, if its numbers can be used."""
+        self.mixer.checked()
         checked_sgd(self.local)
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
         return self
@@ -65,8 +72,8 @@ class Personalised:
 
 def personalised(
     *,
-    weighting: Weighting = uniform,
-    fraction: float = 1.0,
+    weighting: Weighting = by_size,
+    fraction: float = 0.1,
     local: Sgd | None = None,
     **local_options: Any,
 ) -> Personalised:
@@ -74,16 +81,16 @@ def personalised(
 
     Arguments:
         weighting: how much each model counts for a user, on what the user reads of it.
-        fraction: the share of users in a round; the others neither train nor mix.
+        fraction: C, the share of users in a round; the others neither train nor mix. 1 is everybody.
         local: what a user does; or give the arguments of :func:`fedloom.local.sgd` here.
 
     >>> personalised(epochs=2).mixer.describe()
-    {'mixing': 'personal', 'weighting': 'uniform'}
+    {'mixing': 'personal', 'weighting': 'size'}
     """
     return _made(personal(weighting), fraction, local, local_options)
 
 
-def local_only(*, fraction: float = 1.0, local: Sgd | None = None, **local_options: Any) -> Personalised:
+def local_only(*, fraction: float = 0.1, local: Sgd | None = None, **local_options: Any) -> Personalised:
     """Nobody shares anything: as many independent runs as there are users. The arguments are those of
     :func:`personalised`.
     """

@@ -150,7 +150,8 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     plan = json.loads((folder / SWEEP).read_text())
     experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
     data = build(experiment, folder, manner)
-    task, algorithm = experiment.build_task(data), experiment.build_algorithm()
+    first = {name: values[0] for name, values in axes.items() if name in ("exclude", "temperature")}
+    task, algorithm = experiment.build_task(data), experiment.replace(**first).build_algorithm()
     for point in combinations(algorithm, axes, seeds):
         fields = dict(part.split("=") for part in point.label.split(","))
         write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())
@@ -168,6 +169,8 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     """Run an experiment in a folder, and the same on the union if that is wanted, and tell what came of it."""
     beside = "federated, to be shown beside central"
     require(not central or experiment.algorithm != "central", "algorithm", beside, experiment.algorithm)
+    if central:
+        experiment.centrally(1)  # raises what would otherwise be raised after the run
     data = build(experiment, folder, manner)
     if central:
         (folder / CENTRAL).mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from fedloom.cli.shared import Debug, Quiet, console, errors, told
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.engines.devices import cores
-from fedloom.errors import FedloomError, choose
+from fedloom.errors import FedloomError, UnknownName, choose
 from fedloom.recipes import PARTS, Cell, mcmahan2017
 from fedloom.recipes.page import page as write_page
 from fedloom.recipes.part import Found, Part
@@ -31,16 +32,18 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 
 PAPERS = {"mcmahan2017": mcmahan2017}
-QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,)}
+QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,), "inputs": ("unit",)}
 
 
 def reproduce(
     paper: Annotated[str, typer.Argument(help="which paper: mcmahan2017")],
     parts: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(PARTS)}, or all (the default)")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="a few cells, three rates, one seed: minutes on a CPU")
+        bool, typer.Option("--quick", help="a few cells of the 2NN with one seed, and quick figures: minutes on a CPU")
     ] = False,
-    from_results: Annotated[bool, typer.Option("--from-results", help="only show what is recorded")] = False,
+    from_results: Annotated[
+        bool, typer.Option("--from-results", help="run nothing: only show and draw what is recorded")
+    ] = False,
     only: Annotated[str, typer.Option(help="only what has one of these in its name, comma-separated")] = "",
     results: Annotated[Path, typer.Option(help="folder of the recorded results")] = Path("results"),
     page: Annotated[
@@ -59,29 +62,33 @@ def reproduce(
     """
     with told(debug):
         recipe = choose("paper", paper, PAPERS)
-        names = list(PARTS) if not parts or "all" in parts else parts
-        chosen = [recipe(name) for name in names]
+        every = {**PARTS, "all": None}
+        named = [name for name in parts or ["all"] if choose("part", name, dict(zip(every, every, strict=True)))]
+        chosen = [recipe(name) for name in (PARTS if "all" in named else named)]
         folder = results / (f"{paper}-quick" if quick else paper)
         if not from_results:
             run(paper, chosen, folder, only, quick, quiet, seconds)
         found = recorded(chosen, folder)
         if not found.outcomes and not found.series:
-            raise FedloomError(f"nothing is recorded in {folder}: run without --from-results")
+            raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}"
+                               + (": run without --from-results" if from_results else ""))  # fmt: skip
         if not quiet:
             for grid in (grid for part in chosen for grid in part.grids):
                 if any(entry.cell in found.outcomes for entry in grid.entries):
                     console.print(shown(grid, layout.filled(grid, found.outcomes)))
                     console.print(layout.standing([grid], found.outcomes) + ".")
         file = page or folder / "page.md"
-        figures = write_page(paper, chosen, found, file)
+        figures = write_page(paper, chosen, found, file, quick)
         if not quiet:
             console.print(f"{file}" + (f" and {len(figures)} figures in {figures[0].parent}" if figures else ""))
 
 
 def recorded(parts: Sequence[Part], folder: Path) -> Found:
     """What is recorded of some parts."""
-    names = {cell.name for part in parts for cell in part.cells}
-    outcomes = {name: outcome for name in sorted(names) if (outcome := record.read(name, folder))}
+    cells = {cell.name: cell for part in parts for cell in part.cells}
+    outcomes = {name: outcome for name in cells if (outcome := record.read(name, folder))}
+    for name, outcome in outcomes.items():
+        record.check(cells[name], outcome, folder)
     series = {
         s.name: kept for part in parts for s in part.series(Found(outcomes)) if (kept := curves.read(s.name, folder))
     }
@@ -96,7 +103,10 @@ def is_quick(cell: Cell) -> bool:
 def run(paper: str, parts: Sequence[Part], folder: Path, only: str, quick: bool, quiet: bool, seconds: float) -> None:
     """Run what is not recorded yet: first the cells, then what else figures need."""
     began = time.perf_counter()
-    wanted = lambda name: any(text in name for text in only.split(","))  # noqa: E731
+    names = [c.name for part in parts for c in part.cells]
+    names += [s.name for part in parts for s in part.series(recorded(parts, folder))]
+    chosen = set(choice(only, names))
+    wanted = chosen.__contains__
     cells = {c.name: c for part in parts for c in part.cells if wanted(c.name) and (not quick or is_quick(c))}
     data: dict[Any, FederatedData] = {}
     for cell in cells.values():
@@ -114,6 +124,22 @@ def run(paper: str, parts: Sequence[Part], folder: Path, only: str, quick: bool,
                 columns = series.run(begin)
             about = provenance(paper, series.name, series.experiment, start, quick)
             curves.write(curves.Kept(series.name, columns, about), folder)
+
+
+def choice(only: str, names: Sequence[str]) -> list[str]:
+    """The names that are asked for: those that are one of the texts, or else contain it; all if there is no text.
+
+    >>> choice("a", ["a", "ab", "b"]), choice("b,", ["a", "ab", "b", "bc"]), choice("c", ["bc"])
+    (['a'], ['b'], ['bc'])
+    """
+    chosen: list[str] = []
+    texts = [text.strip() for text in only.split(",") if text.strip()]
+    for text in texts:
+        found = [name for name in names if name == text] or [name for name in names if text in name]
+        if not found:
+            raise UnknownName("only", text, sorted(set(names)))
+        chosen += found
+    return chosen if texts else list(names)
 
 
 def is_over(began: float, seconds: float) -> bool:
@@ -135,7 +161,7 @@ def tune_one(
 ) -> None:
     """Tune a cell and record it."""
     e, start = cell.experiment, time.perf_counter()
-    kind = e.data, e.partition, e.algorithm
+    kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
     unfinished = folder / f"{cell.name}.partial"

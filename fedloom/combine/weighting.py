@@ -38,6 +38,9 @@ class Weighting(Protocol):
     def weigh(self, replies: Replies) -> Weights:
         """The weight of each reply; what is not present is ignored."""
 
+    def checked(self) -> Weighting:
+        """The same, if its numbers can be used."""
+
     def describe(self) -> dict[str, Any]:
         """What it is, by name and numbers."""
 
@@ -52,6 +55,10 @@ class BySize:
     def weigh(self, replies: Replies) -> Weights:
         """n_k."""
         return replies.examples
+
+    def checked(self) -> BySize:
+        """The same: it has no numbers."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """Its name."""
@@ -68,6 +75,10 @@ class Uniform:
     def weigh(self, replies: Replies) -> Weights:
         """1."""
         return jnp.ones_like(replies.examples)
+
+    def checked(self) -> Uniform:
+        """The same: it has no numbers."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """Its name."""
@@ -89,8 +100,13 @@ class ByMetric:
         return (self.read,)
 
     def weigh(self, replies: Replies) -> Weights:
-        """a_k; where all are zero, all count the same."""
-        return replies.readings[self.read.name] + LEAST
+        """a_k; where all are zero, all count the same. What is no number counts as zero."""
+        value = replies.readings[self.read.name]
+        return jnp.where(jnp.isfinite(value), value, 0) + LEAST
+
+    def checked(self) -> ByMetric:
+        """The same: it has no numbers."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """What it looks at."""
@@ -111,10 +127,18 @@ class BySoftmax:
         return (self.read,)
 
     def weigh(self, replies: Replies) -> Weights:
-        """exp(-(ℓ_k - min ℓ) / T), which is the same up to a factor and cannot underflow for everybody."""
+        """exp(-(ℓ_k - min ℓ) / T), which is the same up to a factor and cannot underflow for everybody; nothing for a
+        loss that is no number.
+        """
         loss = replies.readings[self.read.name]
-        least = jnp.min(jnp.where(replies.present, loss, jnp.inf))
-        return jnp.exp(-(loss - least) / self.temperature)
+        usable = jnp.isfinite(loss) & replies.present
+        least = jnp.min(jnp.where(usable, loss, jnp.inf))
+        return jnp.where(usable, jnp.exp(-(jnp.where(usable, loss, 0) - least) / self.temperature), 0)
+
+    def checked(self) -> BySoftmax:
+        """The same, if its temperature can be used."""
+        require(bool(self.temperature > 0), "temperature", "above 0", self.temperature)
+        return self
 
     def describe(self) -> dict[str, Any]:
         """What it looks at, and the temperature."""
@@ -139,16 +163,24 @@ class Excluding:
 
     def weigh(self, replies: Replies) -> Weights:
         """The other's weight where a_k ≥ mean(a) - z·deviation(a), else 0. Whoever is at or above the mean stays, so
-        somebody always does.
+        somebody always does. A measure that is no number is left out, and out of the mean.
         """
         value = replies.readings[self.read.name]
-        value = -value if self.read.metric.endswith("loss") else value
-        n = jnp.maximum(replies.present.sum(), 1)
-        mean = jnp.sum(jnp.where(replies.present, value, 0)) / n
-        deviation = jnp.sqrt(jnp.sum(jnp.where(replies.present, value - mean, 0) ** 2) / n)
+        usable = jnp.isfinite(value) & replies.present
+        value = jnp.where(usable, -value if self.read.metric.endswith("loss") else value, 0)
+        n = jnp.maximum(usable.sum(), 1)
+        mean = value.sum() / n
+        deviation = jnp.sqrt(jnp.sum(jnp.where(usable, value - mean, 0) ** 2) / n)
         bound = jnp.where(jnp.isinf(self.z), -jnp.inf, mean - self.z * deviation)
-        rounding = 1e-6 * jnp.abs(mean)
-        return jnp.where(value >= bound - rounding, self.among.weigh(replies), 0)
+        stays = usable & (value >= bound - 1e-6 * jnp.abs(mean))
+        weights = self.among.weigh(Replies(replies.examples, stays, replies.readings))
+        return jnp.where(stays, weights, 0)
+
+    def checked(self) -> Excluding:
+        """The same, if its number of deviations can be used."""
+        require(bool(self.z > 0), "exclude", "above 0 deviations", self.z)
+        self.among.checked()
+        return self
 
     def describe(self) -> dict[str, Any]:
         """What it looks at, the number of deviations, and the other weighting."""
@@ -162,7 +194,7 @@ def by_accuracy(on: str = "validation", moment: str = "after") -> ByMetric:
     """By the accuracy of a client's model, on its own data.
 
     Arguments:
-        on: ``validation`` or ``training``.
+        on: ``validation`` or ``training`` (or ``test``, for studies of what one should not do).
         moment: ``before`` or ``after`` local training.
     """
     return ByMetric(reading("accuracy", on, moment))
@@ -176,8 +208,7 @@ def by_loss(temperature: float = 1.0, on: str = "validation", moment: str = "aft
 
     The other arguments are those of :func:`by_accuracy`.
     """
-    require(bool(temperature > 0), "temperature", "above 0", temperature)
-    return BySoftmax(temperature, reading("loss", on, moment))
+    return BySoftmax(temperature, reading("loss", on, moment)).checked()
 
 
 def excluding(
@@ -198,7 +229,6 @@ def excluding(
 
     >>> excluding(z=0)
     Traceback (most recent call last):
-    fedloom.errors.ArgumentError: z must be above 0, but is 0
+    fedloom.errors.ArgumentError: exclude must be above 0 deviations, but is 0
     """
-    require(bool(z > 0), "z", "above 0", z)
-    return Excluding(z, among, reading(metric, on, moment))
+    return Excluding(z, among, reading(metric, on, moment)).checked()

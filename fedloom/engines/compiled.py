@@ -52,7 +52,8 @@ class Compiled:
         m = slowest.cohort(len(data))
         kind = Peers if slowest.apart else Program
         whole = kept.resident is not None
-        require(whole or not slowest.apart, "stream", "left alone where every user has its own model", self.stream)
+        need = "one whose examples fit on the device, since every user has its own model"
+        require(whole or not slowest.apart, "data", need, data.name)
         return kind(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m)
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedloom.algorithms import Method, Personalised
+from fedloom.algorithms import Algorithm, Method
 from fedloom.combine.replies import Replies
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
@@ -158,7 +158,7 @@ def work_through(
 
 def _weighted(plan: Plan, algorithm: Method, work: Work, sent: Variables, n: Array) -> tuple[Array, Variables]:
     reply = algorithm.local.finish(work, sent, n)
-    if plan.stacked or isinstance(algorithm, Personalised):
+    if plan.stacked or not isinstance(algorithm, Algorithm):
         return jnp.float32(0), reply.update
     alone = Replies(reply.examples[None], jnp.ones(1, bool), {})
     return algorithm.weighting.weigh(alone)[0], reply.update

@@ -51,7 +51,7 @@ def _peak(jaxpr: Any) -> int:
 
 
 def _bytes(variable: Any) -> int:
-    return int(np.prod(variable.aval.shape)) * 4
+    return int(np.prod(variable.aval.shape)) * getattr(variable.aval.dtype, "itemsize", 4)
 
 
 def _inner(equation: Any) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
-from fedloom.combine.replies import Replies
+from fedloom.combine.replies import Reading, Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.pairs import Everyone, everyone, pairs
 from fedloom.engines.plan import Plan
@@ -23,7 +24,7 @@ from fedloom.engines.program import Program, Rounds
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import users
-from fedloom.tasks.task import Task
+from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Peers(Program):
         """The state some rounds later, and what those rounds did."""
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
-        examples = {part: self.everyone(part) for part in sorted({n.part for n in self.algorithm.mixer.readings})}
+        examples = {part: self.everyone(part) for part in sorted({n.part for n in self.algorithm.readings})}
         view = self.store.view(dealt)
         return _advance(self.task, self.plan, self.algorithm, view, examples, state, self.seeds, dealt)
 
@@ -98,6 +99,15 @@ def _advance(
     """Rounds in one program: each device trains its part of the users, all learn what they made, and mix."""
     users = len(view.size)
 
+    def read(
+        needs: Sequence[Reading], examples: dict[str, Everyone], before: Variables, after: Variables
+    ) -> dict[str, Array]:
+        """A of every reading; what is judged on the same part at the same moment is judged once."""
+        kinds = dict.fromkeys((need.part, need.moment) for need in needs)
+        found = {(part, moment): pairs(task, plan, examples[part], after if moment == "after" else before, users)
+                 for part, moment in kinds}  # fmt: skip
+        return {need.name: found[need.part, need.moment][need.metric] for need in needs}
+
     def rounds(
         algorithm: Personalised,
         view: View,
@@ -123,10 +133,7 @@ def _advance(
             told = Replies(
                 jnp.broadcast_to(view.size.astype(jnp.float32), present.shape),
                 present > 0,
-                {
-                    need.name: pairs(task, plan, examples[need.part], trained, users)[need.metric]
-                    for need in algorithm.mixer.readings
-                },
+                read(algorithm.readings, examples, state.variables, trained),
             )
             mixed = jax.vmap(lambda a, replies, x: a.mixer.mix(replies, x))(algorithm, told, trained)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5

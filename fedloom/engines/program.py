@@ -24,7 +24,7 @@ from fedloom.engines.readings import readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import Store, View
 from fedloom.tasks.task import Task, Variables
-from fedloom.trees import nbytes, record
+from fedloom.trees import nbytes, record, where
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, UInt32
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 @record
 class Rounds:
-    """What some rounds did, one row a round, one column an experiment: the norm of the mean update, and how many steps
-    were computed for it.
+    """What some rounds did, one row a round, one column an experiment: the norm of the mean update (where every user
+    has its own model, the root mean square of all users' updates), and how many steps were computed for it.
     """
 
     norm: Float[Array, "rounds members"]
@@ -91,7 +91,7 @@ class Program:
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             view = self.store.view(dealt)
-            parts_read = {need.part for need in self.algorithm.weighting.readings}
+            parts_read = {need.part for need in self.algorithm.readings}
             judged = {part: self.store.view(dealt, part) for part in sorted(parts_read)}
             state, did = _advance(self.task, self.plan, self.algorithm, view, judged, state, self.seeds, dealt)
             parts.append(did)
@@ -148,7 +148,7 @@ def weighed(
     cohort: Int[Array, "X m"],
 ) -> Total:
     """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
-    needs = algorithm.weighting.readings
+    needs = algorithm.readings
     mine = Replies(
         jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32),
         cohort >= 0,
@@ -160,5 +160,6 @@ def weighed(
     weights = jnp.where(every.present, weights, 0)
     if several:
         weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * cohort.shape[1], cohort.shape[1], 1)
-    update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), kept.update)
+    counted = where(weights > 0, kept.update, jax.tree.map(jnp.zeros_like, kept.update))  # 0 · NaN is not 0
+    update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), counted)
     return Total(update, weights.sum(1), kept.computed)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fedloom.combine.replies import Reading, Replies
-from fedloom.combine.weighting import Weighting, uniform
+from fedloom.combine.weighting import Weighting, by_size
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, where
 
@@ -37,6 +37,9 @@ class Mixer(Protocol):
     def moved(self, users: int) -> int:
         """How many models so many users send each other."""
 
+    def checked(self) -> Mixer:
+        """The same, if its numbers can be used."""
+
     def describe(self) -> dict[str, Any]:
         """What it is, by name and numbers."""
 
@@ -58,6 +61,10 @@ class Identity:
     def moved(self, users: int) -> int:  # noqa: ARG002
         """None."""
         return 0
+
+    def checked(self) -> Identity:
+        """The same: it has no numbers."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """Its name."""
@@ -93,17 +100,30 @@ class Personal:
         return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
     def mix(self, replies: Replies, models: Variables) -> Variables:
-        """M·X; where nobody reads anything all rows are the same, and so is everybody's average."""
+        """M·X; where nobody reads anything all rows are the same, and so is everybody's average. A model that has
+        ceased to be numbers spoils only the mixes that it is in.
+        """
+        broken = jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
+        clean = where(~broken, models, jax.tree.map(jnp.zeros_like, models))
         if self.readings:
             m = self.matrix(replies)
-            return jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), models)
-        shares = self.row(replies, {})
-        mean = jax.tree.map(lambda a: jnp.broadcast_to(jnp.einsum("j,j...->...", shares, a), a.shape), models)
-        return where(replies.present, mean, models)
+            mixed = jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), clean)
+            spoiled = m @ broken.astype(m.dtype) > 0
+        else:
+            shares = self.row(replies, {})
+            mixed = jax.tree.map(lambda a: jnp.broadcast_to(jnp.einsum("j,j...->...", shares, a), a.shape), clean)
+            spoiled = jnp.broadcast_to(shares @ broken.astype(shares.dtype) > 0, broken.shape)
+        mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
+        return where(replies.present, mixed, models)
 
     def moved(self, users: int) -> int:
         """Everybody sends everybody else its own."""
         return users * (users - 1)
+
+    def checked(self) -> Personal:
+        """The same, if the weighting's numbers can be used."""
+        self.weighting.checked()
+        return self
 
     def describe(self) -> dict[str, Any]:
         """The weighting's name and numbers."""
@@ -113,7 +133,7 @@ class Personal:
 identity = Identity()
 
 
-def personal(weighting: Weighting = uniform) -> Personal:
+def personal(weighting: Weighting = by_size) -> Personal:
     """Every user's own average: plain (``uniform``), weighted (``by_accuracy()``, ``by_loss()``), or without those
     whose models do badly on its data (``excluding()``).
 

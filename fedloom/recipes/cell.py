@@ -144,6 +144,15 @@ def read(name: str, folder: Path) -> Outcome | None:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
 
 
+def check(cell: Cell, outcome: Outcome, folder: Path) -> None:
+    """Raise a :class:`CheckpointError` if what is kept is of another experiment than the cell's."""
+    was = Experiment(**outcome.about.get("experiment", {}))
+    e = cell.experiment.replace(**{name: getattr(was, name) for name in ("rounds", "every", "target", "evaluate")})
+    if was != e:
+        path = folder / f"{cell.name}.json"
+        raise CheckpointError(f"{path} is of another experiment ({was.changed()}): delete it, and it is computed again")
+
+
 def as_json(trial: Trial) -> dict[str, Any]:
     """A trial as JSON; accuracies have five digits."""
     curve = [[round, float(f"{accuracy:.5f}")] for round, accuracy in trial.curve]

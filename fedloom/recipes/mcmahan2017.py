@@ -193,7 +193,7 @@ def figure2() -> Part:
 
 def figure3() -> Part:
     """Figure 3: training loss with more and more local epochs, at a fixed learning rate."""
-    cnn = Experiment(model="cnn", batch_size=10, fraction=0.1, rounds=60)
+    cnn = Experiment(model="cnn", batch_size=10, fraction=0.1, rounds=60, target=None)
     lstm = cnn.replace(data="shakespeare", partition="natural", model="lstm", lr=1.47, rounds=40)
     panels = {
         "MNIST CNN, IID, η = 0.1": [(e, cnn.replace(partition="iid", lr=0.1, epochs=e)) for e in (1, 5, 20, 100)],
@@ -226,9 +226,7 @@ def figure4() -> Part:
         names = {"FedAvg": "cifar-fedavg", "FedSGD": "cifar-fedsgd"}
         shown = {called: found.outcomes[name] for called, name in names.items() if name in found.outcomes}
         if shown:
-            about = (
-                "Figure 4. CIFAR-10, test accuracy against rounds at several learning rates; C = 0.1, E = 5, B = 50."
-            )
+            about = "Figure 4. CIFAR-10 at several learning rates; C = 0.1, for FedAvg E = 5 and B = 50."
             yield Picture("figure4", about, rates(shown, part.cells[0].targets))
 
     return Part("figure4", "Figure 4: CIFAR-10 against rounds", part.cells, pictures=pictures)

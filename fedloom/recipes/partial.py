@@ -42,5 +42,7 @@ class Partial:
             self._put(trial, raced)
         if self.file:
             self.file.parent.mkdir(parents=True, exist_ok=True)
+            whole = not self.file.is_file() or self.file.read_bytes()[-1:] in (b"", b"\n")
             with self.file.open("a") as file:
+                file.write("" if whole else "\n")  # after a line that was cut off
                 file.writelines(json.dumps([raced, as_json(trial)]) + "\n" for trial in trials)

@@ -221,9 +221,9 @@ def losing(
     target: float, points: Sequence[Point], rivals: Sequence[Trial]
 ) -> Callable[[Sequence[History]], Collection[int]]:
     """Who need not go on: everybody, once a rate has reached the target with all its seeds; and rates that, with some
-    seed, are far behind a leader that is near the target (at most twice its errors).
+    seed, are far behind a leader that is near the target (at nine tenths of it, with at most twice its errors).
     """
-    near, settings = 1 - 2 * (1 - target), [(lr, decay) for lr, decay, _ in points]
+    near, settings = max(1 - 2 * (1 - target), 0.9 * target), [(lr, decay) for lr, decay, _ in points]
 
     def over(histories: Sequence[History]) -> Collection[int]:
         there = [h.reached(ACCURACY, target) is not None for h in histories]

@@ -13,7 +13,7 @@ from fedloom.algorithms import SERVERS
 from fedloom.combine import Weighting, by_accuracy, by_loss, by_size, uniform
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
 from fedloom.data.sources.emnist import SPLITS as EMNIST
-from fedloom.errors import DataError
+from fedloom.errors import DataError, require
 from fedloom.local.sgd import OPTIMIZERS
 from fedloom.tasks import Task, char_lstm, cifar_cnn, cnn, logistic, two_nn
 
@@ -80,7 +80,9 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
 
 def _standard(data: FederatedData) -> tuple[float, float]:
     x = data.columns["x"][data.examples("train")]
-    return round(float(x.mean(dtype=np.float64)) / 255, 4), round(float(x.std(dtype=np.float64)) / 255, 4)
+    mean, deviation = (round(float(a) / 255, 4) for a in (x.mean(dtype=np.float64), x.std(dtype=np.float64)))
+    require(deviation > 0, "inputs", f"unit or centred: all pixels of {data.name} are the same", "standard")
+    return mean, deviation
 
 
 INPUTS: dict[str, Callable[[FederatedData], tuple[float, float]]] = {
@@ -149,8 +151,8 @@ LISTING: dict[str, dict[str, str]] = {
     "algorithm": {
         "fedavg": "clients train E epochs with batches of B, the server averages",
         "fedsgd": "one gradient step on all the cohort's examples (E = 1, B = all)",
-        "personalised": "every client has its own model: trains it, then makes its own average of everybody's",
-        "local": "every client trains alone on its own data",
+        "personalised": "every client has its own model: trains it, then averages everybody's in its own way",
+        "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },
     "optimizer": dict.fromkeys(OPTIMIZERS, "a client's optimiser (optax)"),

@@ -100,14 +100,6 @@ class Experiment:
             choose("partition", self.partition, LISTING["partition"])
         for name, choices in (("colours", "rgb grey"), ("unreadable", "error skip"), ("pool", "no yes")):
             choose(name, getattr(self, name), dict.fromkeys(choices.split()))
-        metrics = {name: name for name in LISTING["weighting"] if "-" in name}
-        choose("exclude_by", self.exclude_by, metrics)
-        for name, usual in (("moment", "after"), ("temperature", 1.0), ("exclude_by", "validation-accuracy")):
-            used = {"temperature": "-loss" in self.weighting, "exclude_by": self.exclude is not None}.get(
-                name, "-" in self.weighting or self.exclude is not None
-            )
-            given = getattr(self, name)
-            require(used or given == usual, name, f"left alone with the weighting {self.weighting}", given)
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
@@ -118,14 +110,26 @@ class Experiment:
             require(self.epochs == 1, "epochs", "1 with algorithm fedsgd", self.epochs)
             require(self.batch_size in (None, 10), "batch_size", "all with algorithm fedsgd", self.batch_size)
             object.__setattr__(self, "batch_size", None)
-        if self.algorithm in ("personalised", "local"):
-            for name, usual in (("server", "average"), ("server_lr", 1.0)):
-                given = getattr(self, name)
-                require(given == usual, name, f"left alone with algorithm {self.algorithm}, which has no server", given)
-        if self.algorithm == "local":
-            require(self.weighting == "size", "weighting", "left alone with algorithm local", self.weighting)
+        self._check_used()
         self.build_algorithm()
         self.stop()
+
+    def _check_used(self) -> None:
+        """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
+        choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
+        reads = "-" in self.weighting or self.exclude is not None
+        has_server, averages = (
+            self.algorithm not in ("personalised", "local"),
+            self.algorithm not in ("local", "central"),
+        )
+        which, how = f"with the weighting {self.weighting}", f"with algorithm {self.algorithm}"
+        for name, used, beside in (
+            ("weighting", averages, how), ("exclude", averages, how), ("server", has_server, how),
+            ("server_lr", has_server, how), ("server_momentum", has_server, how), ("moment", reads, which),
+            ("temperature", "-loss" in self.weighting, which), ("exclude_by", self.exclude is not None, which),
+        ):  # fmt: skip
+            given, usual = getattr(self, name), next(f.default for f in dataclasses.fields(self) if f.name == name)
+            require(used or given == usual, name, f"left alone {beside}, which has no use for it", given)
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:
@@ -207,8 +211,9 @@ class Experiment:
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
-        plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "weighting": "size",
-                 "exclude": None}  # fmt: skip
+        plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "server_momentum": 0.9,
+                 "weighting": "size", "moment": "after", "temperature": 1.0, "exclude": None,
+                 "exclude_by": "validation-accuracy"}  # fmt: skip
         until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
         return self.replace(algorithm="central", **plain, **until)
 

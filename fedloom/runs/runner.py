@@ -19,7 +19,7 @@ import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
-from fedloom.algorithms import Method, Personalised, ServerState
+from fedloom.algorithms import Method, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
@@ -176,28 +176,33 @@ def check_fits(task: Task, data: FederatedData) -> None:
 
 
 def check_readings(algorithm: Method, task: Task, data: FederatedData) -> None:
-    """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged."""
-    own = isinstance(algorithm, Personalised)
-    for need in algorithm.mixer.readings if isinstance(algorithm, Personalised) else algorithm.weighting.readings:
-        sizes = data.clients[need.part].size if need.part in data.clients else np.ones(1)
-        lacking = np.flatnonzero(sizes == 0)
-        if len(lacking):
-            why = f"which {data.called(int(lacking[0]))} lacks" + (
-                f", and {n:,} more" if (n := len(lacking) - 1) else ""
-            )
-        elif need.part not in data.clients and (own or not len(data.central.get(need.part, ()))):
-            why = f"which {'nobody' if own else data.name} {'has' if own else 'does not have'}"
-        else:
-            check_metric(need.metric, task, data)
-            continue
-        raise ArgumentError("weighting", f"one that needs no {need.part} data, {why}", need.name)
+    """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged, and users who mix
+    models meet somebody.
+    """
+    alone = algorithm.apart and algorithm.describe()["mixing"] != "local only" and algorithm.cohort(len(data)) < 2
+    require(
+        not alone or len(data) == 1, "fraction", f"enough for two of {len(data):,} users to meet", algorithm.fraction
+    )
+    for need in algorithm.readings:
+        check_metric(need.metric, task, data)
+        way = "give clients some (a split, --validation-share)" + (
+            "" if algorithm.apart else " or hold some out (--validation)"
+        )
+        if need.part in data.clients:
+            lacking = np.flatnonzero(data.clients[need.part].size == 0)
+            if len(lacking):
+                more = f" and {len(lacking) - 1:,} more have" if len(lacking) > 1 else " has"
+                who = f"{data.called(int(lacking[0]))}{more} none"
+                raise ArgumentError("weighting", f"possible: it reads {need.part} data, but {who}", need.name)
+        elif algorithm.apart or not len(data.central.get(need.part, ())):
+            raise ArgumentError("weighting", f"possible: it reads clients' {need.part} data; {way}", need.name)
 
 
 def check_metric(metric: str, task: Task, data: FederatedData) -> None:
     """Raise an :class:`UnknownName` unless the task measures it."""
     one = {column: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for column, c in data.columns.items()}
     known = jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
-    if metric not in known:
+    if metric not in set(known) - {"count"}:
         raise UnknownName("the metric of a weighting", metric, set(known) - {"count"})
 
 
@@ -371,9 +376,10 @@ def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
         warnings.warn(f"{trouble}; going on from the previous checkpoint", stacklevel=4)
     if stored is None:
         return None
-    differs = [k for k in who if stored.about["identity"].get(k) != who[k]]
+    there = stored.about["identity"]
+    differs = [k for k in {**who, **there} if there.get(k) != who.get(k)]
     if differs:
-        was = ", ".join(f"{k} = {stored.about['identity'].get(k)!r} there, {who[k]!r} here" for k in differs)
+        was = ", ".join(f"{k} = {there.get(k)!r} there, {who.get(k)!r} here" for k in differs)
         raise CheckpointError(f"{folder} holds another run ({was}): choose another folder")
     return stored
 

@@ -14,7 +14,7 @@ import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
-from fedloom.errors import UnknownName, require
+from fedloom.errors import ArgumentError, UnknownName, require
 from fedloom.runs.runner import Run, Settings, Watch, _known, train
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
@@ -106,17 +106,31 @@ def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Seq
     for values in itertools.product(*axes.values()):
         changed, label = algorithm, []
         for name, value in zip(axes, values, strict=True):
-            changed = with_number(changed, SWEPT[name], value)
+            changed = with_number(changed, place(changed, name), value)
             label.append(f"{name}={'all' if value is None else repr(value)}")
         points += [Point(",".join([*label, f"seed={seed}"]), changed.checked(), seed) for seed in seeds]
     return points
 
 
+def place(algorithm: Method, axis: str) -> tuple[str, ...]:
+    """Where an axis's number stands in an algorithm; weightings may be inside a mixer, and one inside another."""
+    path = SWEPT[axis]
+    if path[0] == "weighting" and algorithm.apart:
+        path = ("mixer", *path)
+    while True:
+        record = algorithm
+        for name in path[:-1]:
+            record = getattr(record, name, None)  # type: ignore[assignment]
+        if hasattr(record, path[-1]):
+            return path
+        if not hasattr(record, "among"):
+            raise ArgumentError(axis, f"left alone: nothing in {algorithm.describe()} has one", axis)
+        path = (*path[:-1], "among", path[-1])
+
+
 def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:
     """The record with the number at that place replaced."""
     name, *rest = path
-    if not hasattr(record, name):
-        raise UnknownName(f"a number of {type(record).__name__}", name, [f.name for f in dataclasses.fields(record)])
     inner = with_number(getattr(record, name), tuple(rest), value) if rest else value
     return dataclasses.replace(record, **{name: inner})
 

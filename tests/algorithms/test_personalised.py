@@ -3,15 +3,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedloom.algorithms import fedavg, local_only, personalised
-from fedloom.combine import by_accuracy, by_loss, by_size, excluding, uniform
+from fedloom.combine import Replies, by_accuracy, by_loss, by_size, excluding, uniform
 from fedloom.data import FederatedData, Ranges
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError
 from fedloom.local import sgd
+from fedloom.mixing import personal
 from fedloom.runs import run
 from fedloom.tasks import logistic
 from fedloom.trees import member
@@ -46,7 +48,7 @@ def close(a: Any, b: Any) -> None:
 @pytest.mark.parametrize("weighting", [uniform, by_size])
 def test_everybodys_plain_average_is_the_servers(generated: Make, weighting: Any, layout: dict[str, Any]) -> None:
     data = generated([30, 12, 21, 9, 15])
-    own = models(data, personalised(weighting=weighting, batch_size=4, epochs=2), 3, layout)
+    own = models(data, personalised(fraction=1.0, weighting=weighting, batch_size=4, epochs=2), 3, layout)
     shared = models(data, fedavg(weighting=weighting, fraction=1.0, batch_size=4, epochs=2), 3, layout)
     for k in range(5):
         close(jax.tree.map(lambda a, k=k: a[k], own), shared)
@@ -55,7 +57,7 @@ def test_everybodys_plain_average_is_the_servers(generated: Make, weighting: Any
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_local_only_is_as_many_runs_as_there_are_users(generated: Make, layout: dict[str, Any]) -> None:
     data = generated([30, 12, 21])
-    own = models(data, local_only(batch_size=None, epochs=2, lr=0.3), 3, layout)
+    own = models(data, local_only(fraction=1.0, batch_size=None, epochs=2, lr=0.3), 3, layout)
     for k in range(3):
         whole = data.clients["train"]
         mine = {"train": Ranges(whole.start[k : k + 1], whole.size[k : k + 1])}
@@ -70,8 +72,8 @@ def test_local_only_is_as_many_runs_as_there_are_users(generated: Make, layout: 
 def test_each_users_mix_is_made_of_what_it_reads(generated: Make, rule: Any, layout: dict[str, Any]) -> None:
     data = validated(generated, [30, 12, 21, 9, 15])
     local = {"batch_size": 4, "epochs": 2}
-    trained = models(data, local_only(**local), 1, layout)
-    mixed = models(data, personalised(weighting=rule, **local), 1, layout)
+    trained = models(data, local_only(fraction=1.0, **local), 1, layout)
+    mixed = models(data, personalised(fraction=1.0, weighting=rule, **local), 1, layout)
     variables = TASK.init(jax.random.key(0))
     for i in range(5):
         rows = data.examples("validation", i)
@@ -107,7 +109,7 @@ def test_who_does_not_take_part_keeps_its_model(generated: Make) -> None:
 def test_evaluation_is_of_each_users_own_model(generated: Make) -> None:
     data = validated(generated, [30, 12, 21])
     for layout in LAYOUTS:
-        program = compiled(**layout).program(data, TASK, [local_only()], [0])
+        program = compiled(**layout).program(data, TASK, [local_only(fraction=1.0)], [0])
         state = program.advance(program.init(), 0, 2)[0]
         params = member(state, 0).variables.params
         variables = TASK.init(jax.random.key(0))
@@ -134,23 +136,66 @@ def test_bad_arguments() -> None:
 
 def test_a_run_counts_what_everybody_sends(generated: Make) -> None:
     data, size = validated(generated, [9, 9, 9]), 4 * (4 * 3 + 3)
-    done = run(data, TASK, personalised(weighting=by_accuracy()), rounds=2, evaluate=("validation", "test"))
+    done = run(
+        data, TASK, personalised(fraction=1.0, weighting=by_accuracy()), rounds=2, evaluate=("validation", "test")
+    )
     assert done.history.last("bytes_up") == 2 * 3 * 2 * size  # in two rounds, three send to two each
     assert done.variables.params["output"]["w"].shape == (3, 4, 3)
-    alone = run(data, TASK, local_only(), rounds=2)
+    alone = run(data, TASK, local_only(fraction=1.0), rounds=2)
     assert alone.history.last("bytes_up") == 0
 
 
 def test_a_personalised_run_is_resumed_with_the_same_numbers(generated: Make, tmp_path: Path) -> None:
     data = validated(generated, [9, 12, 15])
-    whole = run(data, TASK, personalised(weighting=by_loss()), rounds=4)
-    run(data, TASK, personalised(weighting=by_loss()), rounds=2, directory=tmp_path / "a")
-    again = run(data, TASK, personalised(weighting=by_loss()), rounds=4, directory=tmp_path / "a")
+    whole = run(data, TASK, personalised(fraction=1.0, weighting=by_loss()), rounds=4)
+    run(data, TASK, personalised(fraction=1.0, weighting=by_loss()), rounds=2, directory=tmp_path / "a")
+    again = run(data, TASK, personalised(fraction=1.0, weighting=by_loss()), rounds=4, directory=tmp_path / "a")
     jax.tree.map(np.testing.assert_array_equal, again.variables, whole.variables)
 
 
 def test_nobody_has_the_data_to_judge_by(generated: Make) -> None:
-    with pytest.raises(ArgumentError, match="weighting must be one that needs no validation data, which nobody has"):
-        run(generated([9, 9]), TASK, personalised(weighting=by_accuracy()), rounds=1)
-    with pytest.raises(ArgumentError, match="stream must be left alone where every user has its own model"):
-        run(generated([9, 9]), TASK, local_only(), rounds=1, engine=compiled(stream=True))
+    with pytest.raises(
+        ArgumentError, match="weighting must be possible: it reads clients' validation data; give clients some"
+    ):
+        run(generated([9, 9]), TASK, personalised(fraction=1.0, weighting=by_accuracy()), rounds=1)
+    with pytest.raises(
+        ArgumentError, match="data must be one whose examples fit on the device, since every user has its own model"
+    ):
+        run(generated([9, 9]), TASK, local_only(fraction=1.0), rounds=1, engine=compiled(stream=True))
+    with pytest.raises(ArgumentError, match="fraction must be enough for two of 5 users to meet"):
+        run(generated([9] * 5), TASK, personalised(), rounds=1)
+
+
+def test_models_may_be_judged_before_they_are_trained(generated: Make) -> None:
+    data = validated(generated, [30, 12, 21])
+    early, late = (models(data, personalised(fraction=1.0, weighting=by_loss(0.05, moment=m)), 2, {})
+                   for m in ("before", "after"))  # fmt: skip
+    assert not np.allclose(early["output"]["w"], late["output"]["w"])
+    first = models(data, personalised(fraction=1.0, weighting=by_loss(0.05, moment="before")), 1, {})
+    plain = models(data, personalised(fraction=1.0, weighting=uniform), 1, {})
+    close(first, plain)  # before the first round all models are the same
+
+
+def test_a_model_that_broke_spoils_only_the_mixes_it_is_in() -> None:
+    stack = {"w": jnp.array([[1.0], [jnp.nan], [3.0]])}
+    told = Replies(jnp.ones(3), jnp.array([True, True, True]), {"validation_accuracy_after": jnp.array(
+        [[0.9, 0.0, 0.9], [0.9, 0.0, 0.9], [0.9, 0.0, 0.9]])})  # fmt: skip
+    mixed = personal(excluding(1.0, among=uniform)).mix(told, stack)
+    np.testing.assert_allclose(mixed["w"], [[2.0], [2.0], [2.0]])
+    absent = Replies(jnp.ones(3), jnp.array([True, False, True]), {})
+    mixed = personal(uniform).mix(absent, stack)["w"]
+    np.testing.assert_allclose(mixed[jnp.array([0, 2])], [[2.0], [2.0]])
+    assert jnp.isnan(mixed[1, 0])
+    everybody = personal(uniform).mix(Replies(jnp.ones(3), jnp.ones(3, bool), {}), stack)["w"]
+    assert jnp.isnan(everybody).all()
+
+
+def test_several_experiments_in_one_program(generated: Make) -> None:
+    data = validated(generated, [30, 12, 21])
+    rules = [personalised(fraction=1.0, weighting=by_loss(t)) for t in (0.05, 5.0)]
+    engine = compiled(lanes=2, devices=1)
+    both = engine.program(data, TASK, rules, [0, 1])
+    together = both.advance(both.init(), 0, 2)[0].variables
+    for i, rule in enumerate(rules):
+        single = engine.program(data, TASK, [rule], [i])
+        close(member(together, i), member(single.advance(single.init(), 0, 2)[0].variables, 0))

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from fedloom.combine import Replies, Weighting, by_accuracy, by_loss, by_size, e
 from fedloom.combine.weighting import BySize
 from fedloom.data import FederatedData, Ranges
 from fedloom.engines import compiled
-from fedloom.errors import ArgumentError, UnknownName
+from fedloom.errors import ArgumentError, CheckpointError, UnknownName
 from fedloom.runs import run
 from fedloom.tasks import Task, Variables, logistic
 from fedloom.trees import member, record
@@ -73,6 +74,31 @@ def test_infinitely_many_deviations_leave_out_nobody() -> None:
     assert excluding(z=float("inf")).weigh(replies([0.0, 1.0, 0.5, 0.5])).tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_what_is_no_number_takes_nobody_else_out(broken: float) -> None:
+    losses = replies([broken, 0.1, 0.1, 0.2], name="validation_loss_after")
+    assert by_loss().weigh(losses)[0] == 0
+    assert (by_loss().weigh(losses)[1:] > 0).all()
+    assert excluding(z=2.0, among=uniform, metric="loss").weigh(losses).tolist() == [0, 1, 1, 1]
+    assert excluding(z=2.0, among=uniform).weigh(replies([float("nan"), 0.5, 0.5])).tolist() == [0, 1, 1]
+
+
+def test_a_softmax_is_among_those_who_stay() -> None:
+    told = Replies(jnp.ones(4), jnp.ones(4, bool), {AFTER: jnp.array([0.1, 0.9, 0.9, 0.9]),
+                   "validation_loss_after": jnp.array([0.1, 3.0, 3.1, 3.2])})  # fmt: skip
+    weights = excluding(z=1.0, among=by_loss(0.02)).weigh(told)
+    assert weights[0] == 0
+    assert weights[1] == 1
+
+
+def test_a_client_that_was_left_out_cannot_spoil_the_mean(generated: Make) -> None:
+    """Its update is no number; it weighs nothing."""
+    data, task = validated(generated, [30, 12, 21]), logistic(inputs=4, classes=3)
+    data.columns["x"][data.examples("train", 1)[0]] = np.nan
+    done = run(data, task, fedavg(fraction=1.0, weighting=excluding(5.0, metric="loss")), rounds=2, evaluate=["test"])
+    assert np.isfinite(done.history.last("test_loss"))
+
+
 def test_what_it_reads() -> None:
     rule = excluding(among=by_accuracy("training", "before"))
     assert [r.name for r in rule.readings] == [AFTER, "train_accuracy_before"]
@@ -82,7 +108,7 @@ def test_what_it_reads() -> None:
 
 @pytest.mark.parametrize("z", [0, -1.0, float("nan")])
 def test_a_bad_number_of_deviations(z: float) -> None:
-    with pytest.raises(ArgumentError, match="z must be above 0"):
+    with pytest.raises(ArgumentError, match="exclude must be above 0 deviations"):
         excluding(z=z)
 
 
@@ -172,20 +198,24 @@ def test_a_part_that_is_nobodys_is_read_by_the_server(generated: Make) -> None:
     data, task = generated([8, 8], test=40), logistic(inputs=4, classes=3)
     central = {"test": data.central["test"][:20], "validation": data.central["test"][20:]}
     data = FederatedData(data.name, data.columns, data.classes, data.index, data.clients, central)
-    for stream in (False, True):
-        done = run(data, task, fedavg(fraction=1.0, weighting=by_accuracy()), rounds=2, engine=compiled(stream=stream))
-        assert done.history.last("round") == 2
+    kept, streamed = (run(data, task, fedavg(fraction=1.0, weighting=by_loss(0.01)), rounds=2,
+                          engine=compiled(stream=s)).history.column("test_loss") for s in (False, True))  # fmt: skip
+    np.testing.assert_allclose(kept, streamed, rtol=1e-6)
+    plain = run(data, task, fedavg(fraction=1.0), rounds=2).history.column("test_loss")
+    assert not np.allclose(kept, plain)
 
 
 def test_nobody_has_what_is_read(generated: Make) -> None:
     data, task = generated([8, 8]), logistic(inputs=4, classes=3)
     with pytest.raises(
-        ArgumentError, match="weighting must be one that needs no validation data, which generated does not"
+        ArgumentError,
+        match=r"weighting must be possible: it reads clients' validation data; give clients some .* or hold some out",
     ):
         run(data, task, fedavg(weighting=by_accuracy()), rounds=1)
     some = validated(generated, [8, 2, 2])
     with pytest.raises(
-        ArgumentError, match="no validation data, which client 1 lacks, and 1 more, but is 'validation_acc"
+        ArgumentError,
+        match="possible: it reads validation data, but client 1 and 1 more have none, but is 'validation_acc",
     ):
         run(some, task, fedavg(weighting=by_accuracy()), rounds=1)
     with pytest.raises(UnknownName, match="the metric of a weighting must be one of accuracy, loss, but is 'f1'"):
@@ -203,3 +233,12 @@ def test_weightings_are_swept_side_by_side(generated: Make) -> None:
         single = engine.program(data, task, [rule], [0])
         apart = single.advance(single.init(), 0, 2)[0].variables
         jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b[0], rtol=1e-4, atol=1e-5), together, apart)
+
+
+def test_a_folder_of_another_weighting_is_refused_both_ways(generated: Make, tmp_path: Path) -> None:
+    data, task = validated(generated, [9, 12]), logistic(inputs=4, classes=3)
+    for first, second in ((excluding(), by_size), (by_size, excluding())):
+        folder = tmp_path / type(first).__name__
+        run(data, task, fedavg(fraction=1.0, weighting=first), rounds=1, directory=folder)
+        with pytest.raises(CheckpointError, match="holds another run"):
+            run(data, task, fedavg(fraction=1.0, weighting=second), rounds=2, directory=folder)

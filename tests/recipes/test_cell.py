@@ -4,7 +4,8 @@ import pytest
 
 import fedloom.recipes.cell as record
 from fedloom.errors import CheckpointError
-from fedloom.recipes.cell import Outcome, Trial
+from fedloom.recipes.cell import Cell, Outcome, Trial
+from fedloom.runs import Experiment
 
 
 def trial(lr: float, seed: int, rounds: int | None, decay: float = 1.0, best: float = 0.9) -> Trial:
@@ -55,3 +56,10 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"cell": "a"}')
     with pytest.raises(CheckpointError, match=r"a.json is damaged .*: delete it, and it is computed again"):
         record.read("a", tmp_path)
+
+
+def test_what_is_of_another_experiment_is_refused(tmp_path: Path) -> None:
+    cell = Cell("a", Experiment(lr=0.5, rounds=7), 0.1)
+    record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.5, "every": 5}}), tmp_path)
+    with pytest.raises(CheckpointError, match=r"a.json is of another experiment \(\{'lr': 0.2\}\): delete it"):
+        record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.2}}), tmp_path)

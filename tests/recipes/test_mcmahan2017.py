@@ -77,3 +77,9 @@ def test_every_entry_of_a_grid_has_its_cell() -> None:
         part = mcmahan2017(name)
         assert {entry.cell for grid in part.grids for entry in grid.entries} == {cell.name for cell in part.cells}
         assert all(cell.experiment.target == cell.targets[-1] for cell in part.cells)
+
+
+def test_figure_3_runs_to_its_end() -> None:
+    series = list(mcmahan2017("figure3").series(Found()))
+    assert len(series) == 11
+    assert {s.experiment.target for s in series} == {None}

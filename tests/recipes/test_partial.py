@@ -19,6 +19,8 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     Partial(file).add([TRIAL], raced=True)
     file.write_text(file.read_text() + '[false, {"lr": 0.')
     assert list(Partial(file).trials) == [((0.1, 1.0, 0), True)]
+    Partial(file).add([TRIAL], raced=False)
+    assert list(Partial(file).trials) == [((0.1, 1.0, 0), True), ((0.1, 1.0, 0), False)]
 
 
 def test_nothing_is_kept_without_a_file() -> None:

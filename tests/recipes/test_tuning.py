@@ -116,6 +116,15 @@ def test_where_a_cohort_is_one_client_all_seeds_race(generated: Callable[..., Fe
         assert sorted(t.seed for t in found.trials if t.setting == setting) == [0, 1]
 
 
+def test_near_a_low_target_is_near_it() -> None:
+    """A leader at 30 % of 54 % is not near, whatever its share of errors."""
+    leader, slow = (history(*([0.0] + [top] * 12)) for top in (0.3, 0.1))
+    pair = [(0.1, 1.0, 0), (0.2, 1.0, 0)]
+    assert list(tuning.losing(0.54, pair, [])([leader, slow])) == []
+    close = history(*([0.0] + [0.5] * 12))
+    assert list(tuning.losing(0.54, pair, [])([close, slow])) == [1]
+
+
 def test_a_cell_begins_where_its_sibling_ended() -> None:
     cell = Cell("a", TOY, rate=0.1, targets=(0.8,))
     sibling = Cell("b", TOY.replace(fraction=0.4), rate=0.1, targets=(0.8,))

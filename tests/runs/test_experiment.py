@@ -88,16 +88,22 @@ def test_it_builds_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('algorithm = "local"\nserver = "adam"', "server must be left alone with algorithm local, which has no server"),
+        (
+            'algorithm = "local"\nserver = "adam"',
+            "server must be left alone with algorithm local, which has no use for it",
+        ),
         ('algorithm = "local"\nweighting = "uniform"', "weighting must be left alone with algorithm local"),
-        ('moment = "before"', "moment must be left alone with the weighting size, but is 'before'"),
-        ("temperature = 2.0", "temperature must be left alone with the weighting size, but is 2.0"),
+        ('moment = "before"', "moment must be left alone with the weighting size, which has no use for it"),
+        ("temperature = 2.0", "temperature must be left alone with the weighting size"),
         ('exclude_by = "training-loss"', "exclude_by must be left alone with the weighting size"),
         (
             'exclude = 1.0\nexclude_by = "size"',
             "exclude_by must be one of training-accuracy, training-loss, validation-",
         ),
-        ("exclude = 0", "z must be above 0, but is 0"),
+        ("exclude = 0", "exclude must be above 0 deviations, but is 0"),
+        ('algorithm = "local"\nexclude = 1.0', "exclude must be left alone with algorithm local"),
+        ('algorithm = "personalised"\nserver_momentum = 0.5', "server_momentum must be left alone with algorithm pers"),
+        ('algorithm = "central"\nweighting = "uniform"', "weighting must be left alone with algorithm central"),
         ('inputs = "bytes"', "inputs must be one of centred, standard, unit, but is 'bytes'"),
     ],
 )
@@ -118,3 +124,8 @@ def test_weightings_and_personal_models_by_name() -> None:
     own = Experiment(algorithm="personalised", weighting="validation-accuracy").build_algorithm().describe()
     assert (own["mixing"], own["weighting"]) == ("personal", "validation_accuracy_after")
     assert Experiment(algorithm="local").build_algorithm().describe()["mixing"] == "local only"
+
+
+def test_the_union_needs_no_weighting() -> None:
+    e = Experiment(weighting="training-loss", temperature=2.0, moment="before", exclude=1.0, exclude_by="training-loss")
+    assert e.centrally(3).build_algorithm().describe()["weighting"] == "size"

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 import fedloom as fl
+from fedloom.algorithms import fedavg, personalised
+from fedloom.combine import by_loss, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName
+from fedloom.runs.sweep import combinations, place
 from fedloom.trees import flatten
 
 Make = Callable[..., FederatedData]
@@ -82,3 +85,19 @@ def test_bad_values_are_refused_before_anything_runs(generated: Make, axis: str,
 def test_an_unknown_axis(generated: Make) -> None:
     with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, decay.*but is 'mu'"):
         fl.sweep(generated(SIZES), TASK, fl.fedavg(), mu=[0.1])
+
+
+def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
+    rules = [
+        (fedavg(weighting=by_loss()), "temperature", ("weighting", "temperature")),
+        (fedavg(weighting=excluding(among=by_loss())), "temperature", ("weighting", "among", "temperature")),
+        (personalised(weighting=excluding()), "exclude", ("mixer", "weighting", "z")),
+    ]
+    for algorithm, axis, path in rules:
+        assert place(algorithm, axis) == path
+        [point] = combinations(algorithm, {axis: [0.5]}, [0])
+        assert point.algorithm.describe()[axis] == 0.5
+        with pytest.raises(ArgumentError, match=f"{axis} must be above 0"):
+            combinations(algorithm, {axis: [-1.0]}, [0])
+    with pytest.raises(ArgumentError, match="temperature must be left alone: nothing in"):
+        combinations(fedavg(), {"temperature": [1.0]}, [0])
