@@ -58,7 +58,10 @@ def curves(found: dict[str, dict[str, Any]]) -> None:
     """Every source's test accuracies against passes over the data."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(12, 6.4), layout="constrained")
-        for axes, (name, record) in zip(figure.subplots(2, 3).flat, found.items(), strict=False):
+        grid = list(figure.subplots(2, 3).flat)
+        for axes in grid[len(found) :]:
+            axes.set_axis_off()
+        for axes, (name, record) in zip(grid, found.items(), strict=False):
             passes = record["central"]["round"] / record["federated"]["round"]
             for how, scale, label in (("federated", passes, "federated"), ("central", 1.0, "on the union")):
                 rows = record["curves"][how]

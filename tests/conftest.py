@@ -26,3 +26,19 @@ def make(sizes: list[int], features: int = 4, classes: int = 3, seed: int = 0, t
 @pytest.fixture
 def generated() -> Callable[..., FederatedData]:
     return make
+
+
+@pytest.fixture
+def validated(generated: Callable[..., FederatedData]) -> Callable[[list[int]], FederatedData]:
+    """Generated data of which each client keeps the last third for validation."""
+
+    def split(sizes: list[int]) -> FederatedData:
+        data = generated(sizes)
+        whole = data.clients["train"]
+        held = whole.size // 3
+        left = whole.size - held
+        data.clients["train"] = Ranges(whole.start, left)
+        data.clients["validation"] = Ranges(whole.start + left, held)
+        return data
+
+    return split

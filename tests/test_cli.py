@@ -222,6 +222,14 @@ def test_bad_data_is_one_sentence_and_exit_code_2(arguments: list[str], message:
     assert "Traceback" not in result.output
 
 
+def test_a_weighting_without_its_data_leaves_nothing_behind() -> None:
+    result = fedloom("run", "--weighting", "validation-accuracy", "--rounds", "1")
+    assert result.exit_code == 2
+    assert "weighting must be possible: it reads clients' validation data; give clients some" in result.stderr
+    assert "compiling" not in result.stderr
+    assert not list(Path().rglob("experiment.toml"))
+
+
 def test_reproduce_prints_what_is_recorded_and_writes_a_page() -> None:
     results = Path(__file__).parents[1] / "results"
     arguments = ["reproduce", "mcmahan2017", "table1", "--from-results", "--results", str(results), "--page", "t.md"]

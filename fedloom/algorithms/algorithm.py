@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Int, PyTree
 
 
+def cohort(fraction: float, clients: int) -> int:
+    """M = max(C·K, 1), to the nearest client."""
+    return max(round(fraction * clients), 1)
+
+
 @record
 class ServerState:
     """What the server remembers between rounds: the shared model, its optimiser's memory and the round's number."""
@@ -53,7 +58,12 @@ class Algorithm:
         >>> [fedavg(fraction=c).cohort(100) for c in (0.0, 0.1, 1.0)]
         [1, 10, 100]
         """
-        return max(round(self.fraction * clients), 1)
+        return cohort(self.fraction, clients)
+
+    @property
+    def least(self) -> int:
+        """How small a cohort may be."""
+        return 1
 
     @property
     def stacked(self) -> bool:

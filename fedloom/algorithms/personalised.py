@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from fedloom.algorithms.algorithm import cohort
 from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
@@ -46,7 +47,12 @@ class Personalised:
 
     def cohort(self, clients: int) -> int:
         """How many users take part in a round; the others keep their models."""
-        return max(round(self.fraction * clients), 1)
+        return cohort(self.fraction, clients)
+
+    @property
+    def least(self) -> int:
+        """How small a cohort may be: who mixes must meet somebody."""
+        return 2 if self.mixer.moved(2) else 1
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -31,6 +31,7 @@ from fedloom.engines import compiled
 from fedloom.errors import CheckpointError, FedloomError, require
 from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
+from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment, convert
 from fedloom.runs.plot import plot
 from fedloom.runs.prepare import federated
@@ -197,6 +198,7 @@ def build(experiment: Experiment, folder: Path, manner: Manner) -> FederatedData
     for split in experiment.splits:
         has = f"one of the parts that the data has, {' and '.join(data.splits)} (split it, or evaluate others)"
         require(split in data.splits, "evaluate", has, split)
+    check(experiment.build_algorithm(), experiment.build_task(data), data)  # before anything is written
     picture(data, folder / CLIENTS)
     if manner.shows and data.note:
         errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)

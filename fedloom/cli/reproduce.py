@@ -62,9 +62,9 @@ def reproduce(
     """
     with told(debug):
         recipe = choose("paper", paper, PAPERS)
-        every = {**PARTS, "all": None}
-        named = [name for name in parts or ["all"] if choose("part", name, dict(zip(every, every, strict=True)))]
-        chosen = [recipe(name) for name in (PARTS if "all" in named else named)]
+        meant = {"all": tuple(PARTS), **{name: (name,) for name in PARTS}}
+        names = [name for part in parts or ["all"] for name in choose("part", part, meant)]
+        chosen = [recipe(name) for name in dict.fromkeys(names)]
         folder = results / (f"{paper}-quick" if quick else paper)
         if not from_results:
             run(paper, chosen, folder, only, quick, quiet, seconds)
@@ -105,9 +105,8 @@ def run(paper: str, parts: Sequence[Part], folder: Path, only: str, quick: bool,
     began = time.perf_counter()
     names = [c.name for part in parts for c in part.cells]
     names += [s.name for part in parts for s in part.series(recorded(parts, folder))]
-    chosen = set(choice(only, names))
-    wanted = chosen.__contains__
-    cells = {c.name: c for part in parts for c in part.cells if wanted(c.name) and (not quick or is_quick(c))}
+    wanted = set(choice(only, names))
+    cells = {c.name: c for part in parts for c in part.cells if c.name in wanted and (not quick or is_quick(c))}
     data: dict[Any, FederatedData] = {}
     for cell in cells.values():
         if record.read(cell.name, folder) is None:
@@ -116,7 +115,7 @@ def run(paper: str, parts: Sequence[Part], folder: Path, only: str, quick: bool,
             tune_one(paper, cell, list(cells.values()), folder, data, quick, quiet)
     found = recorded(parts, folder)
     for series in {s.name: s for part in parts for s in part.series(found)}.values():
-        if series.name not in found.series and wanted(series.name) and (not quick or series.quick):
+        if series.name not in found.series and series.name in wanted and (not quick or series.quick):
             if is_over(began, seconds):
                 return
             start = time.perf_counter()

@@ -1,13 +1,12 @@
 """Weighting: how much each reply counts. The engine divides by the sum of the weights.
 
-A weighting is a record with three things: ``weigh``, replies → weights; ``readings``, the measures of clients' models
-that it looks at; and ``alone``, whether a reply's weight depends on nothing but itself, so that replies can be added up
-as they come.
+A weighting is a record with ``weigh``, replies → weights, and ``readings``, the measures of clients' models that it
+looks at. One that reads nothing weighs each reply alone, so that replies can be added up as they come.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
 
@@ -24,41 +23,39 @@ if TYPE_CHECKING:
 LEAST = 1e-6  # added to metrics that weigh: where all are zero, all count the same
 
 
-class Weighting(Protocol):
+class Weighting:
     """How much each reply counts."""
 
     @property
     def alone(self) -> bool:
         """Whether a reply's weight depends on nothing but itself, and on no reading."""
+        return not self.readings
 
     @property
     def readings(self) -> tuple[Reading, ...]:
         """What is measured of clients' models for it."""
+        return ()
 
     def weigh(self, replies: Replies) -> Weights:
         """The weight of each reply; what is not present is ignored."""
+        raise NotImplementedError
 
-    def checked(self) -> Weighting:
+    def checked(self) -> Self:
         """The same, if its numbers can be used."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """What it is, by name and numbers."""
+        raise NotImplementedError
 
 
 @record
-class BySize:
+class BySize(Weighting):
     """n_k: a client counts as much as it has examples (McMahan et al. 2017)."""
-
-    alone = True
-    readings = ()
 
     def weigh(self, replies: Replies) -> Weights:
         """n_k."""
         return replies.examples
-
-    def checked(self) -> BySize:
-        """The same: it has no numbers."""
-        return self
 
     def describe(self) -> dict[str, Any]:
         """Its name."""
@@ -66,19 +63,12 @@ class BySize:
 
 
 @record
-class Uniform:
+class Uniform(Weighting):
     """1: every client counts the same."""
-
-    alone = True
-    readings = ()
 
     def weigh(self, replies: Replies) -> Weights:
         """1."""
         return jnp.ones_like(replies.examples)
-
-    def checked(self) -> Uniform:
-        """The same: it has no numbers."""
-        return self
 
     def describe(self) -> dict[str, Any]:
         """Its name."""
@@ -86,13 +76,12 @@ class Uniform:
 
 
 @record
-class ByMetric:
+class ByMetric(Weighting):
     """a_k: a client counts as much as its model's accuracy, or another measure that is better the larger it is (Panda
     and Marrero 2018). Build it with :func:`by_accuracy`.
     """
 
     read: Reading = static()
-    alone = False
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -104,22 +93,17 @@ class ByMetric:
         value = replies.readings[self.read.name]
         return jnp.where(jnp.isfinite(value), value, 0) + LEAST
 
-    def checked(self) -> ByMetric:
-        """The same: it has no numbers."""
-        return self
-
     def describe(self) -> dict[str, Any]:
         """What it looks at."""
         return {"weighting": self.read.name}
 
 
 @record
-class BySoftmax:
+class BySoftmax(Weighting):
     """exp(-ℓ_k / T): a client counts the more, the smaller its model's loss. Build it with :func:`by_loss`."""
 
     temperature: Scalar
     read: Reading = static()
-    alone = False
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -135,7 +119,7 @@ class BySoftmax:
         least = jnp.min(jnp.where(usable, loss, jnp.inf))
         return jnp.where(usable, jnp.exp(-(jnp.where(usable, loss, 0) - least) / self.temperature), 0)
 
-    def checked(self) -> BySoftmax:
+    def checked(self) -> Self:
         """The same, if its temperature can be used."""
         require(bool(self.temperature > 0), "temperature", "above 0", self.temperature)
         return self
@@ -146,7 +130,7 @@ class BySoftmax:
 
 
 @record
-class Excluding:
+class Excluding(Weighting):
     """Another weighting for those whose measure is not too far below the others', nothing for the rest. Build it with
     :func:`excluding`.
     """
@@ -154,7 +138,6 @@ class Excluding:
     z: Scalar
     among: Weighting
     read: Reading = static()
-    alone = False
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -176,7 +159,7 @@ class Excluding:
         weights = self.among.weigh(Replies(replies.examples, stays, replies.readings))
         return jnp.where(stays, weights, 0)
 
-    def checked(self) -> Excluding:
+    def checked(self) -> Self:
         """The same, if its number of deviations can be used."""
         require(bool(self.z > 0), "exclude", "above 0 deviations", self.z)
         self.among.checked()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fedloom.settings import cache_folder
@@ -65,6 +68,27 @@ def place(tree: PyTree, where: Mesh) -> PyTree:
         return jax.device_put(aligned(array) if isinstance(array, np.ndarray) else array, sharding)
 
     return jax.tree.map(put, tree)
+
+
+def on_each(where: Mesh, function: Callable[..., Any], *split: PartitionSpec) -> Callable[..., Any]:
+    """The function on every device at once, each with its part of the arguments, whose results are the same everywhere;
+    the function itself where there is one device.
+    """
+    if where.size == 1:
+        return function
+    return jax.shard_map(function, mesh=where, in_specs=split, out_specs=PartitionSpec(), check_vma=False)
+
+
+def shared_out(where: Mesh, many: int, work: Callable[[Array], PyTree]) -> PyTree:
+    """The results of work on numbers below many, along axis 1: inside :func:`on_each` each device works on its share of
+    them, and all learn what the others found.
+    """
+    if where.size == 1:
+        return work(jnp.arange(many))
+    share = -(-many // where.size)
+    mine = lax.axis_index(AXIS) * share + jnp.arange(share)
+    found = lax.all_gather(work(jnp.minimum(mine, many - 1)), AXIS, axis=1, tiled=True)
+    return jax.tree.map(lambda a: a[:, :many], found)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:

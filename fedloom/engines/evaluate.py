@@ -108,9 +108,6 @@ def _sums(
             sums = jax.vmap(over)(variables)
         return lax.psum(sums, machine.AXIS) if plan.mesh.size > 1 else sums
 
-    if plan.mesh.size == 1:
-        return mine(columns, variables, rows, live)
-    specs = (P(), P(), P(machine.AXIS), P(machine.AXIS))
-    return jax.shard_map(mine, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)(
-        columns, variables, rows, live
-    )
+    split = P(), P(), P(machine.AXIS), P(machine.AXIS)
+    done: dict[str, Array] = machine.on_each(plan.mesh, mine, *split)(columns, variables, rows, live)
+    return done

@@ -60,16 +60,9 @@ def pairs(
         count = sums.pop("count")
         return {name: value / count for name, value in sums.items()}
 
-    def every(models: Variables) -> dict[str, Array]:
-        return lax.map(judged, models, batch_size=None if plan.lanes == 1 else plan.lanes)
+    def of(which: Array) -> dict[str, Array]:
+        mine = jax.tree.map(lambda a: a[:, which], models)
+        return jax.vmap(lambda own: lax.map(judged, own, batch_size=plan.at_once))(mine)
 
-    devices = plan.mesh.size
-    if devices == 1:
-        found = jax.vmap(every)(models)
-    else:
-        share = -(-users // devices)
-        first = lax.axis_index(machine.AXIS) * share
-        mine = jax.tree.map(lambda a: a[:, jnp.minimum(first + jnp.arange(share), users - 1)], models)
-        parts = lax.all_gather(jax.vmap(every)(mine), machine.AXIS, axis=1, tiled=True)
-        found = jax.tree.map(lambda a: a[:, :users], parts)
+    found: dict[str, Array] = machine.shared_out(plan.mesh, users, of)
     return {name: value.swapaxes(1, 2) for name, value in found.items()}

@@ -20,7 +20,7 @@ from fedloom.combine.replies import Reading, Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.pairs import Everyone, everyone, pairs
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import Program, Rounds
+from fedloom.engines.program import SCHEDULE, Program, Rounds
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import users
@@ -67,7 +67,7 @@ class Peers(Program):
         name = f"everyone's {part}"
         if name not in self.store.placed:
             self.store.placed[name] = machine.place(Everyone({}, *everyone(self.data, part)), self.plan.mesh)
-        kept: Everyone = self.store.placed[name]  # type: ignore[assignment]
+        kept: Everyone = self.store.placed[name]
         return Everyone(self.store.resident.columns, kept.rows, kept.owner)
 
     def evaluate(self, state: PeerState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
@@ -141,8 +141,7 @@ def _advance(
 
         return lax.scan(one, state, schedule)
 
-    if plan.mesh.size == 1:
-        return rounds(algorithm, view, examples, state, seeds, schedule)
-    specs = (P(), P(), P(), P(), P(), P(None, None, machine.AXIS))
-    spread = jax.shard_map(rounds, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)
-    return spread(algorithm, view, examples, state, seeds, schedule)
+    done: tuple[PeerState, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), P(), P(), P(), SCHEDULE)(
+        algorithm, view, examples, state, seeds, schedule
+    )
+    return done

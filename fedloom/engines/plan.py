@@ -49,6 +49,11 @@ class Plan:
     stacked: bool
     apart: bool
 
+    @property
+    def at_once(self) -> int | None:
+        """How many models are judged side by side; ``None`` is one after another."""
+        return None if self.lanes == 1 else self.lanes
+
 
 def plan(
     task: Task,

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, UInt32
 
 
+SCHEDULE = P(None, None, machine.AXIS)  # of a schedule (rounds, experiments, devices, clients) a device has its part
+
+
 @record
 class Rounds:
     """What some rounds did, one row a round, one column an experiment: the norm of the mean update (where every user
@@ -130,11 +133,10 @@ def _advance(
 
         return lax.scan(one, state, schedule)
 
-    if plan.mesh.size == 1:
-        return rounds(algorithm, view, judged, state, seeds, schedule)
-    specs = (P(), P(), P(), P(), P(), P(None, None, machine.AXIS))
-    spread = jax.shard_map(rounds, mesh=plan.mesh, in_specs=specs, out_specs=P(), check_vma=False)
-    return spread(algorithm, view, judged, state, seeds, schedule)
+    done: tuple[ServerState, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), P(), P(), P(), SCHEDULE)(
+        algorithm, view, judged, state, seeds, schedule
+    )
+    return done
 
 
 def weighed(

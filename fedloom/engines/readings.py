@@ -37,7 +37,6 @@ def readings(
         updates: what they changed, (experiments, clients).
         cohort: which clients; -1 is nobody.
     """
-    size = None if plan.lanes == 1 else plan.lanes
     found: dict[str, Array] = {}
     for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
         view = views[part]
@@ -45,13 +44,13 @@ def readings(
         starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
 
         def before(sent: Variables, _: Variables, start: Array, n: Array, view: View = view) -> dict[str, Array]:
-            return lax.map(lambda a: judged(task, view, sent, *a), (start, n), batch_size=size)
+            return lax.map(lambda a: judged(task, view, sent, *a), (start, n), batch_size=plan.at_once)
 
         def after(sent: Variables, own: Variables, start: Array, n: Array, view: View = view) -> dict[str, Array]:
             def one(given: tuple[Variables, Array, Array]) -> dict[str, Array]:
                 return judged(task, view, jax.tree.map(jnp.add, sent, given[0]), *given[1:])
 
-            return lax.map(one, (own, start, n), batch_size=size)
+            return lax.map(one, (own, start, n), batch_size=plan.at_once)
 
         values = jax.vmap(before if moment == "before" else after)(sent, updates, starts, sizes)
         found |= {need.name: values[need.metric] for need in needs if (need.part, need.moment) == (part, moment)}

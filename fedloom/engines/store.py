@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -45,7 +45,7 @@ class Store:
     mesh: Mesh
     resident: View | None
     budget: int
-    placed: dict[str, View] = field(default_factory=dict)
+    placed: dict[str, Any] = field(default_factory=dict)
 
     def view(self, clients: np.ndarray, part: str = "train") -> View:
         """The examples of a part of these clients (-1 is nobody), ready on the devices. A part that is nobody's is
@@ -57,7 +57,8 @@ class Store:
                 return self.resident
             if part not in self.placed:
                 self.placed[part] = machine.place(View({}, index, ranges.start, ranges.size), self.mesh)
-            return replace(self.placed[part], columns=self.resident.columns)
+            rest: View = replace(self.placed[part], columns=self.resident.columns)
+            return rest
         if part not in self.data.clients:
             shared: View = machine.place(
                 View(self.block(index, len(index)), np.arange(len(index), dtype=np.int32), ranges.start, ranges.size),

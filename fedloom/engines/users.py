@@ -39,25 +39,18 @@ def totals(task: Task, view: View, variables: Variables, start: Int[Array, ""], 
 @partial(jax.jit, static_argnames=("task", "plan"))
 def users(task: Task, plan: Plan, view: View, models: Variables) -> dict[str, Float[Array, "X K"]]:
     """Metric (and ``count``) → its sum over each user's examples, of that user's model; a device does its share."""
-    many, devices = len(view.size), plan.mesh.size
-    share = -(-many // devices)
 
-    def mine(view: View, models: Variables) -> dict[str, Array]:
-        first = lax.axis_index(machine.AXIS) * share if devices > 1 else 0
-        which = jnp.minimum(first + jnp.arange(share), many - 1)
+    def all_of(view: View, models: Variables) -> dict[str, Array]:
+        def of(which: Array) -> dict[str, Array]:
+            def every(models: Variables) -> dict[str, Array]:
+                own = jax.tree.map(lambda a: a[which], models)
+                given = (own, view.start[which], view.size[which])
+                return lax.map(lambda a: totals(task, view, *a), given, batch_size=plan.at_once)
 
-        def every(models: Variables) -> dict[str, Array]:
-            own = jax.tree.map(lambda a: a[which], models)
-            size = None if plan.lanes == 1 else plan.lanes
-            return lax.map(
-                lambda a: totals(task, view, *a), (own, view.start[which], view.size[which]), batch_size=size
-            )
+            return jax.vmap(every)(models)
 
-        found = jax.vmap(every)(models)
-        return lax.all_gather(found, machine.AXIS, axis=1, tiled=True) if devices > 1 else found
+        found: dict[str, Array] = machine.shared_out(plan.mesh, len(view.size), of)
+        return found
 
-    if devices > 1:
-        found = jax.shard_map(mine, mesh=plan.mesh, in_specs=(P(), P()), out_specs=P(), check_vma=False)(view, models)
-    else:
-        found = mine(view, models)
-    return {name: value[:, :many] for name, value in found.items()}
+    done: dict[str, Array] = machine.on_each(plan.mesh, all_of, P(), P())(view, models)
+    return done

@@ -7,7 +7,7 @@ there keeps its own model. ``mix`` is M·X, and may take a shorter way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -21,34 +21,38 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
 
-class Mixer(Protocol):
+class Mixer:
     """Who averages whose models."""
 
     @property
     def readings(self) -> tuple[Reading, ...]:
         """What is measured of everybody's model on everybody's data."""
+        return ()
 
     def matrix(self, replies: Replies) -> Float[Array, "K K"]:
         """M, whose rows sum to one. Readings are matrices here: row i has what user i read of each model."""
+        raise NotImplementedError
 
     def mix(self, replies: Replies, models: Variables) -> Variables:
         """M·X."""
+        raise NotImplementedError
 
     def moved(self, users: int) -> int:
         """How many models so many users send each other."""
+        raise NotImplementedError
 
-    def checked(self) -> Mixer:
+    def checked(self) -> Self:
         """The same, if its numbers can be used."""
+        return self
 
     def describe(self) -> dict[str, Any]:
         """What it is, by name and numbers."""
+        raise NotImplementedError
 
 
 @record
-class Identity:
+class Identity(Mixer):
     """M = I: nobody takes anything from anybody."""
-
-    readings = ()
 
     def matrix(self, replies: Replies) -> Float[Array, "K K"]:
         """I."""
@@ -62,17 +66,13 @@ class Identity:
         """None."""
         return 0
 
-    def checked(self) -> Identity:
-        """The same: it has no numbers."""
-        return self
-
     def describe(self) -> dict[str, Any]:
         """Its name."""
         return {"mixing": "local only"}
 
 
 @record
-class Personal:
+class Personal(Mixer):
     """Every user makes its own average of all models, weighted by how they do on its own data: M[i, j] ∝ the weight
     that a weighting gives reply j when user i reads it. Build it with :func:`personal`.
     """
@@ -120,7 +120,7 @@ class Personal:
         """Everybody sends everybody else its own."""
         return users * (users - 1)
 
-    def checked(self) -> Personal:
+    def checked(self) -> Self:
         """The same, if the weighting's numbers can be used."""
         self.weighting.checked()
         return self

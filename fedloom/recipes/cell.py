@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from fedloom.errors import CheckpointError
+from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History
 
+T = TypeVar("T")
 ACCURACY = "test_accuracy"
 Point = tuple[float, float, int]
 """Learning rate, decay and seed of a run."""
@@ -133,23 +134,35 @@ def write(outcome: Outcome, folder: Path) -> None:
 
 def read(name: str, folder: Path) -> Outcome | None:
     """What is kept of a cell, or ``None``."""
-    path = folder / f"{name}.json"
+
+    def made(content: dict[str, Any]) -> Outcome:
+        trials = tuple(from_json(one) for one in content.pop("trials"))
+        if not all(trial.curve for trial in trials) or not trials:
+            raise ValueError("it has no trials, or one without a curve")
+        return Outcome(content.pop("cell"), trials, content)
+
+    return recorded(folder / f"{name}.json", made)
+
+
+def recorded(path: Path, made: Callable[[dict[str, Any]], T]) -> T | None:
+    """What is made of a JSON file's content, or ``None`` if there is no such file."""
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text())
-        trials = tuple(from_json(one) for one in content.pop("trials"))
-        return Outcome(content.pop("cell"), trials, content)
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        return made(json.loads(path.read_text()))
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
 
 
 def check(cell: Cell, outcome: Outcome, folder: Path) -> None:
     """Raise a :class:`CheckpointError` if what is kept is of another experiment than the cell's."""
-    was = Experiment(**outcome.about.get("experiment", {}))
+    path = folder / f"{cell.name}.json"
+    try:
+        was = Experiment().replace(**outcome.about.get("experiment", {}))
+    except FedloomError as error:
+        raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
     e = cell.experiment.replace(**{name: getattr(was, name) for name in ("rounds", "every", "target", "evaluate")})
     if was != e:
-        path = folder / f"{cell.name}.json"
         raise CheckpointError(f"{path} is of another experiment ({was.changed()}): delete it, and it is computed again")
 
 

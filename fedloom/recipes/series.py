@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.engines import compiled
-from fedloom.errors import CheckpointError
+from fedloom.recipes.cell import recorded
 from fedloom.recipes.tuning import Begin
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
@@ -79,11 +79,4 @@ def write(kept: Kept, folder: Path) -> None:
 
 def read(name: str, folder: Path) -> Kept | None:
     """What is kept of a series, or ``None``."""
-    path = folder / f"{name}.json"
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text())
-        return Kept(content.pop("series"), content.pop("columns"), content)
-    except (json.JSONDecodeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
+    return recorded(folder / f"{name}.json", lambda c: Kept(c.pop("series"), c.pop("columns"), c))

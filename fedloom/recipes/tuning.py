@@ -20,7 +20,6 @@ from fedloom.runs.runner import Run, Settings, Watch, train
 from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import with_number
 
-RATIO = 10 ** (1 / 3)
 WIDEST = 3  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
 LAG = 2  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target

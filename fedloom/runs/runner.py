@@ -23,7 +23,8 @@ from fedloom.algorithms import Method, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
 from fedloom.engines.program import Rounds
-from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName, require
+from fedloom.errors import CheckpointError, DivergedError, UnknownName, require
+from fedloom.runs.checks import check
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.stopping import Stop
@@ -147,9 +148,8 @@ def train(
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
-    check_fits(task, data)
     for algorithm in algorithms:
-        check_readings(algorithm, task, data)
+        check(algorithm, task, data)
 
     def program(chosen: Sequence[int]) -> Program:
         return engine.program(data, task, [algorithms[i] for i in chosen], [seeds[i] for i in chosen])
@@ -160,50 +160,6 @@ def train(
     ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
     ongoing.watch, ongoing.race = watch, race
     return ongoing.run(state)
-
-
-def check_fits(task: Task, data: FederatedData) -> None:
-    """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart."""
-    shape = data.columns["x"].shape[1:]
-    fitting = f"a model for inputs of shape {shape} and {data.classes:,} classes, which {data.name} has"
-    if task.classes is not None and task.classes < data.classes:
-        raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
-    one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in data.columns.items()}
-    try:
-        jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
-
-
-def check_readings(algorithm: Method, task: Task, data: FederatedData) -> None:
-    """Raise an :class:`ArgumentError` unless everybody has the data on which models are judged, and users who mix
-    models meet somebody.
-    """
-    alone = algorithm.apart and algorithm.describe()["mixing"] != "local only" and algorithm.cohort(len(data)) < 2
-    require(
-        not alone or len(data) == 1, "fraction", f"enough for two of {len(data):,} users to meet", algorithm.fraction
-    )
-    for need in algorithm.readings:
-        check_metric(need.metric, task, data)
-        way = "give clients some (a split, --validation-share)" + (
-            "" if algorithm.apart else " or hold some out (--validation)"
-        )
-        if need.part in data.clients:
-            lacking = np.flatnonzero(data.clients[need.part].size == 0)
-            if len(lacking):
-                more = f" and {len(lacking) - 1:,} more have" if len(lacking) > 1 else " has"
-                who = f"{data.called(int(lacking[0]))}{more} none"
-                raise ArgumentError("weighting", f"possible: it reads {need.part} data, but {who}", need.name)
-        elif algorithm.apart or not len(data.central.get(need.part, ())):
-            raise ArgumentError("weighting", f"possible: it reads clients' {need.part} data; {way}", need.name)
-
-
-def check_metric(metric: str, task: Task, data: FederatedData) -> None:
-    """Raise an :class:`UnknownName` unless the task measures it."""
-    one = {column: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for column, c in data.columns.items()}
-    known = jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
-    if metric not in set(known) - {"count"}:
-        raise UnknownName("the metric of a weighting", metric, set(known) - {"count"})
 
 
 class Ongoing:

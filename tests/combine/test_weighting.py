@@ -10,7 +10,7 @@ import pytest
 from fedloom.algorithms import fedavg
 from fedloom.combine import Replies, Weighting, by_accuracy, by_loss, by_size, excluding, reading, uniform
 from fedloom.combine.weighting import BySize
-from fedloom.data import FederatedData, Ranges
+from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, CheckpointError, UnknownName
 from fedloom.runs import run
@@ -91,9 +91,9 @@ def test_a_softmax_is_among_those_who_stay() -> None:
     assert weights[1] == 1
 
 
-def test_a_client_that_was_left_out_cannot_spoil_the_mean(generated: Make) -> None:
+def test_a_client_that_was_left_out_cannot_spoil_the_mean(validated: Make) -> None:
     """Its update is no number; it weighs nothing."""
-    data, task = validated(generated, [30, 12, 21]), logistic(inputs=4, classes=3)
+    data, task = validated([30, 12, 21]), logistic(inputs=4, classes=3)
     data.columns["x"][data.examples("train", 1)[0]] = np.nan
     done = run(data, task, fedavg(fraction=1.0, weighting=excluding(5.0, metric="loss")), rounds=2, evaluate=["test"])
     assert np.isfinite(done.history.last("test_loss"))
@@ -119,18 +119,6 @@ def test_bad_arguments() -> None:
         by_accuracy(moment="later")
     with pytest.raises(UnknownName, match="on must be one of test, training, validation"):
         by_accuracy(on="holdout")
-
-
-def validated(make: Make, sizes: list[int]) -> FederatedData:
-    """Generated data of which each client keeps the last third for validation."""
-    data = make(sizes)
-    ranges = data.clients["train"]
-    held = ranges.size // 3
-    parts = {
-        "train": Ranges(ranges.start, ranges.size - held),
-        "validation": Ranges(ranges.start + ranges.size - held, held),
-    }
-    return FederatedData(data.name, data.columns, data.classes, data.index, parts, data.central)
 
 
 @record
@@ -162,9 +150,9 @@ RULES: list[Weighting] = [
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.describe()))
 @pytest.mark.parametrize("lanes", [None, 3])
-def test_the_engine_weighs_what_each_client_read(generated: Make, rule: Any, lanes: int | None) -> None:
+def test_the_engine_weighs_what_each_client_read(validated: Make, rule: Any, lanes: int | None) -> None:
     """On every core, and in three lanes: the mean of all replies, each judged on its own data by NumPy."""
-    data, task = validated(generated, [30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
+    data, task = validated([30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
     models, read = [], {need.name: [] for need in rule.readings}
     for k in range(len(data)):
         sent, model = alone(data, task, 7, k)
@@ -185,8 +173,8 @@ def test_the_engine_weighs_what_each_client_read(generated: Make, rule: Any, lan
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), got, wanted)
 
 
-def test_infinite_exclusion_is_plain_averaging(generated: Make) -> None:
-    data, task = validated(generated, [30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
+def test_infinite_exclusion_is_plain_averaging(validated: Make) -> None:
+    data, task = validated([30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
     runs = [
         run(data, task, fedavg(fraction=0.6, weighting=rule), rounds=3) for rule in (by_size, excluding(float("inf")))
     ]
@@ -205,26 +193,26 @@ def test_a_part_that_is_nobodys_is_read_by_the_server(generated: Make) -> None:
     assert not np.allclose(kept, plain)
 
 
-def test_nobody_has_what_is_read(generated: Make) -> None:
+def test_nobody_has_what_is_read(generated: Make, validated: Make) -> None:
     data, task = generated([8, 8]), logistic(inputs=4, classes=3)
     with pytest.raises(
         ArgumentError,
         match=r"weighting must be possible: it reads clients' validation data; give clients some .* or hold some out",
     ):
         run(data, task, fedavg(weighting=by_accuracy()), rounds=1)
-    some = validated(generated, [8, 2, 2])
+    some = validated([8, 2, 2])
     with pytest.raises(
         ArgumentError,
         match="possible: it reads validation data, but client 1 and 1 more have none, but is 'validation_acc",
     ):
         run(some, task, fedavg(weighting=by_accuracy()), rounds=1)
     with pytest.raises(UnknownName, match="the metric of a weighting must be one of accuracy, loss, but is 'f1'"):
-        run(validated(generated, [8, 8]), task, fedavg(weighting=excluding(metric="f1")), rounds=1)
+        run(validated([8, 8]), task, fedavg(weighting=excluding(metric="f1")), rounds=1)
 
 
-def test_weightings_are_swept_side_by_side(generated: Make) -> None:
+def test_weightings_are_swept_side_by_side(validated: Make) -> None:
     """Experiments that differ in a temperature are members of one program."""
-    data, task = validated(generated, [30, 12, 21]), logistic(inputs=4, classes=3)
+    data, task = validated([30, 12, 21]), logistic(inputs=4, classes=3)
     rules = [fedavg(fraction=1.0, weighting=by_loss(t)) for t in (0.01, 100.0)]
     engine = compiled(lanes=2, devices=1)
     both = engine.program(data, task, rules, [0, 0])
@@ -235,8 +223,8 @@ def test_weightings_are_swept_side_by_side(generated: Make) -> None:
         jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b[0], rtol=1e-4, atol=1e-5), together, apart)
 
 
-def test_a_folder_of_another_weighting_is_refused_both_ways(generated: Make, tmp_path: Path) -> None:
-    data, task = validated(generated, [9, 12]), logistic(inputs=4, classes=3)
+def test_a_folder_of_another_weighting_is_refused_both_ways(validated: Make, tmp_path: Path) -> None:
+    data, task = validated([9, 12]), logistic(inputs=4, classes=3)
     for first, second in ((excluding(), by_size), (by_size, excluding())):
         folder = tmp_path / type(first).__name__
         run(data, task, fedavg(fraction=1.0, weighting=first), rounds=1, directory=folder)

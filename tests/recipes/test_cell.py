@@ -53,6 +53,9 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     kept = Outcome("a", (trial(0.1, 0, 12), trial(0.2, 1, None, decay=0.99)), {"device": "CPU", "seconds": 3.0})
     record.write(kept, tmp_path)
     assert record.read("a", tmp_path) == kept
+    (tmp_path / "a.json").write_text('{"cell": "a", "trials": []}')
+    with pytest.raises(CheckpointError, match=r"a.json is damaged \(it has no trials"):
+        record.read("a", tmp_path)
     (tmp_path / "a.json").write_text('{"cell": "a"}')
     with pytest.raises(CheckpointError, match=r"a.json is damaged .*: delete it, and it is computed again"):
         record.read("a", tmp_path)
@@ -63,3 +66,5 @@ def test_what_is_of_another_experiment_is_refused(tmp_path: Path) -> None:
     record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.5, "every": 5}}), tmp_path)
     with pytest.raises(CheckpointError, match=r"a.json is of another experiment \(\{'lr': 0.2\}\): delete it"):
         record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.2}}), tmp_path)
+    with pytest.raises(CheckpointError, match=r"a.json is damaged \(a field of an experiment must be one of .*'lrr'"):
+        record.check(cell, Outcome("a", (), {"experiment": {"lrr": 0.2}}), tmp_path)

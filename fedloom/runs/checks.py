@@ -1,0 +1,54 @@
+"""Checks: whether an algorithm, a model and data go together, before anything is computed."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from fedloom.algorithms import Method
+from fedloom.combine import Reading
+from fedloom.data import FederatedData
+from fedloom.errors import ArgumentError, UnknownName, require
+from fedloom.tasks import Task
+
+
+def check(algorithm: Method, task: Task, data: FederatedData) -> None:
+    """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart, cohorts
+    are large enough, and everybody has the data on which models are judged.
+    """
+    metrics = measured(task, data)
+    users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
+    require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
+    for need in algorithm.readings:
+        if need.metric not in metrics:
+            raise UnknownName("the metric of a weighting", need.metric, metrics)
+        check_part(need, algorithm.apart, data)
+
+
+def measured(task: Task, data: FederatedData) -> set[str]:
+    """The metrics that the task gives for the data's examples."""
+    shape = data.columns["x"].shape[1:]
+    fitting = f"a model for inputs of shape {shape} and {data.classes:,} classes, which {data.name} has"
+    if task.classes is not None and task.classes < data.classes:
+        raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
+    one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in data.columns.items()}
+    try:
+        found = jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
+    return set(found) - {"count"}
+
+
+def check_part(need: Reading, own: bool, data: FederatedData) -> None:
+    """Raise an :class:`ArgumentError` unless everybody has the part that is read, or, where it need not be their own,
+    there is one that is nobody's.
+    """
+    if need.part in data.clients:
+        lacking = np.flatnonzero(data.clients[need.part].size == 0)
+        if len(lacking):
+            more = f" and {len(lacking) - 1:,} more have" if len(lacking) > 1 else " has"
+            who = f"{data.called(int(lacking[0]))}{more} none"
+            raise ArgumentError("weighting", f"possible: it reads {need.part} data, but {who}", need.name)
+    elif own or not len(data.central.get(need.part, ())):
+        way = "give clients some (a split, --validation-share)" + ("" if own else " or hold some out (--validation)")
+        raise ArgumentError("weighting", f"possible: it reads clients' {need.part} data; {way}", need.name)
