@@ -1,12 +1,18 @@
 """What the tests share: small data, and JAX set up once, before anything computes."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedloom.data import FederatedData, Ranges
 from fedloom.engines import compiled
+
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # tests side by side: compiled programs of its own for each process
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    os.environ["XDG_CACHE_HOME"] = str(home / "fedloom-tests" / worker)
 
 compiled()  # shows every core to JAX and turns the compilation cache on, before any test computes
 
