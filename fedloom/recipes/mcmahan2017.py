@@ -26,10 +26,12 @@ from fedloom.recipes.series import Series
 from fedloom.runs.experiment import Experiment
 
 PUBLISHED = Path(__file__).parent / "published" / "mcmahan2017.json"
-RATES = {("2nn", 10): 0.1, ("2nn", None): 0.464, ("cnn", 10): 0.1, ("cnn", 50): 0.215, ("cnn", None): 0.215,
-         ("lstm", 10): 2.15, ("lstm", 50): 4.64, ("lstm", None): 10.0}  # fmt: skip
+RATES = {("2nn", 10): 0.1, ("2nn", None): 0.464, ("cnn", 10): 0.1, ("cnn", 50): 0.215, ("cnn", None): 0.1,
+         ("lstm", 10): 4.64, ("lstm", 50): 10.0, ("lstm", None): 10.0}  # fmt: skip
 """Model and batch size → a learning rate to begin with."""
 LONGEST = {"2nn": 3000, "cnn": 400}  # rounds where the paper gives none
+PIXELS = {"2nn": "unit", "cnn": "standard", "lstm": "unit"}
+"""Model → how pixels are scaled for the tables, where there are any."""
 SCALES = {"unit": "0 to 1", "centred": "-1 to 1", "standard": "mean 0, deviation 1"}
 KINDS = {"iid": "IID", "shards": "shards", "natural": "by role"}
 SGD_BATCH, IMAGES = 100, 50_000
@@ -44,13 +46,13 @@ class Setting:
     fraction: float
     epochs: int
     batch_size: int | None
-    inputs: str = "unit"
+    inputs: str
 
     @property
     def name(self) -> str:
         """Of its record: the same experiment in two tables is run once."""
         name = f"{self.model}-{self.partition}-C{self.fraction:g}-E{self.epochs}-B{self.batch_size or 'all'}"
-        return name if self.inputs == "unit" else f"{name}-{self.inputs}"
+        return name if self.inputs == PIXELS[self.model] else f"{name}-{self.inputs}"
 
 
 @cache
@@ -73,7 +75,7 @@ def settings1() -> Iterator[tuple[Setting, Entry]]:
     """The forty settings of Table 1, also those the paper leaves blank."""
     for model, about in published()["table1"].items():
         for c in about["cells"]:
-            setting = Setting(model, c["partition"], c["C"], about["E"], c["B"])
+            setting = Setting(model, c["partition"], c["C"], about["E"], c["B"], PIXELS[model])
             numbers = {who: c[who] for who in ("paper", "hartoyo") if who in c}
             yield setting, Entry(setting.name, about["target"], numbers)
 
@@ -85,7 +87,7 @@ def settings2() -> Iterator[tuple[Setting, Entry]]:
         for row in about["rows"]:
             for kind in kinds:
                 partition = "natural" if kind == "by_role" else kind
-                setting = Setting(model, partition, about["C"], row["E"], row["B"])
+                setting = Setting(model, partition, about["C"], row["E"], row["B"], PIXELS[model])
                 numbers = {"paper": row[kind], "hartoyo": row.get(f"hartoyo_{kind}")}
                 yield setting, Entry(setting.name, about["target"], numbers)
 
@@ -193,8 +195,8 @@ def figure2() -> Part:
 
 def figure3() -> Part:
     """Figure 3: training loss with more and more local epochs, at a fixed learning rate."""
-    cnn = Experiment(model="cnn", batch_size=10, fraction=0.1, rounds=60, target=None)
-    lstm = cnn.replace(data="shakespeare", partition="natural", model="lstm", lr=1.47, rounds=40)
+    cnn = Experiment(model="cnn", inputs=PIXELS["cnn"], batch_size=10, fraction=0.1, rounds=60, target=None)
+    lstm = cnn.replace(data="shakespeare", partition="natural", model="lstm", inputs="unit", lr=1.47, rounds=40)
     panels = {
         "MNIST CNN, IID, η = 0.1": [(e, cnn.replace(partition="iid", lr=0.1, epochs=e)) for e in (1, 5, 20, 100)],
         "MNIST CNN, shards, η = 0.0464": [
@@ -237,7 +239,7 @@ def why_2nn(found: Found) -> str:
     shown = {}
     for kind, paper in (("iid", 87), ("shards", 664)):
         for scaling in ("unit", "centred", "standard"):
-            outcome = found.outcomes.get(replace(Setting("2nn", kind, 0.1, 1, 10), inputs=scaling).name)
+            outcome = found.outcomes.get(Setting("2nn", kind, 0.1, 1, 10, scaling).name)
             rounds = outcome.rounds(0.97) if outcome else None
             if rounds is None:
                 return ""
@@ -262,7 +264,7 @@ def inputs() -> Part:
     for scaling in ("unit", "centred", "standard"):
         scaled = [replace(s, inputs=scaling) for s in chosen]
         cells |= {s.name: cell(s, entries[b].target) for s, b in zip(scaled, chosen, strict=True)}
-        told = [entries[b].published if scaling == "unit" else {} for b in chosen]
+        told = [entries[b].published if scaling == b.inputs else {} for b in chosen]
         row = tuple(Entry(s.name, entries[b].target, t) for s, b, t in zip(scaled, chosen, told, strict=True))
         rows.append((f"pixels as {SCALES[scaling]}", row))
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
@@ -288,7 +290,7 @@ def cell(setting: Setting, target: float) -> Cell:
     """A cell on MNIST with 100 clients, or on Shakespeare with as many as there are roles. It may take half as many
     rounds again as the paper's.
     """
-    paper, model = longest(replace(setting, inputs="unit").name), setting.model
+    paper, model = longest(replace(setting, inputs=PIXELS[setting.model]).name), setting.model
     rounds = int(1.5 * paper) + 10 if paper else LONGEST[model]
     every = (
         max(1, rounds // 100) if model == "lstm" else 1
@@ -308,5 +310,5 @@ def cell(setting: Setting, target: float) -> Cell:
         every=every,
         evaluate="test",
     )
-    goal = paper if setting.inputs == "unit" else None
+    goal = paper if setting.inputs == PIXELS[model] else None
     return Cell(setting.name, experiment, RATES[model, setting.batch_size], targets=(target,), goal=goal)

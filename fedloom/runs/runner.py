@@ -185,6 +185,7 @@ class Ongoing:
         before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
         self.began = time.perf_counter() - before
         self.saved = time.perf_counter()
+        self.took = list[float]()  # seconds of each turn of the program's loop; the first one compiles
 
     def run(self, state: ServerState) -> list[Run]:
         """Advance, evaluate and record until every experiment has stopped."""
@@ -193,12 +194,13 @@ class Ongoing:
         self.settle(state)
         with interruptible() as interrupted:
             while len(self.finished) < len(self.histories) and not interrupted():
-                before = state
+                before, start = state, time.perf_counter()
                 now = int(np.max(np.asarray(state.round)))
                 rounds = min(self.settings.every, self.settings.stop.rounds - now)
                 state, did = self.program.advance(state, now, rounds)
                 self.record(state, did)
                 self.settle(state, before)
+                self.took.append(time.perf_counter() - start)
                 state = self.shrink(state, now + rounds)
                 if time.perf_counter() - self.saved > self.settings.save_seconds:
                     self.save(state)
@@ -219,12 +221,12 @@ class Ongoing:
     def shrink(self, state: ServerState, now: int) -> ServerState:
         """Go on in a smaller program if that saves more than compiling it costs."""
         gone = 1 - len(self.active) / len(self.inside)
-        a_round = (time.perf_counter() - self.began) / max(now, 1)
-        if gone < 0.5 or not self.active or gone * a_round * (self.settings.stop.rounds - now) < COMPILING:
+        turns = (self.settings.stop.rounds - now) / self.settings.every
+        if gone < 0.5 or not self.active or gone * min(self.took[1:], default=0.0) * turns < COMPILING:
             return state
         kept = stack([self.of(state, i) for i in self.active])
         self.inside = self.active
-        self.program = self.rebuild(self.inside)
+        self.program, self.took = self.rebuild(self.inside), []
         return self.program.place(kept)
 
     def record(self, state: ServerState, did: Rounds | None) -> None:
