@@ -70,18 +70,25 @@ def nbytes(tree: PyTree) -> int:
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
+def names(tree: PyTree) -> list[str]:
+    """The dotted name of every leaf.
+
+    >>> names({"hidden": {"w": np.zeros(2), "b": np.zeros(1)}})
+    ['hidden.b', 'hidden.w']
+    """
+    paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(tree))
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+
+
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
     """A tree as a flat dictionary with dotted names, for files.
 
     >>> list(flatten({"hidden": {"w": np.zeros(2), "b": np.zeros(1)}}))
     ['hidden.b', 'hidden.w']
     """
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.array(leaf) for path, leaf in leaves}
+    return {name: np.array(leaf) for name, leaf in zip(names(tree), jax.tree.leaves(tree), strict=True)}
 
 
 def unflatten(like: T, flat: dict[str, np.ndarray]) -> T:
     """The tree shaped like another from its flat dictionary; :class:`KeyError` names what is missing."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: jnp.asarray(flat[jax.tree_util.keystr(path, simple=True, separator=".")]), like
-    )
+    return jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(flat[name]) for name in names(like)])

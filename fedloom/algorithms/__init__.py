@@ -1,25 +1,38 @@
 """Algorithms: a few lines each, made of local work, a weighting and a server's step."""
 
-from fedloom.algorithms.algorithm import Algorithm, ServerState
+from fedloom.algorithms.algorithm import Algorithm, Kept, ServerState
+from fedloom.algorithms.clustered import Clustered, ClusterState, ifca
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.algorithms.fedsgd import fedsgd
 from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
 from fedloom.algorithms.server import SERVERS, Server, server
+from fedloom.algorithms.variants import ditto, fedbn, fedper, fedprox, fedrep, qfedavg, scaffold
 
-Method = Algorithm | Personalised
-"""How experiments learn: one model for all, or one for each."""
+Method = Algorithm | Personalised | Clustered
+"""How experiments learn: one model for all, one for each, or a few."""
 
 __all__ = [
     "SERVERS",
     "Algorithm",
+    "ClusterState",
+    "Clustered",
+    "Kept",
     "Method",
     "PeerState",
     "Personalised",
     "Server",
     "ServerState",
+    "ditto",
     "fedavg",
+    "fedbn",
+    "fedper",
+    "fedprox",
+    "fedrep",
     "fedsgd",
+    "ifca",
     "local_only",
     "personalised",
+    "qfedavg",
+    "scaffold",
     "server",
 ]

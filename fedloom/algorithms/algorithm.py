@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,8 @@ from fedloom.algorithms.server import Server, checked_server
 from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting
 from fedloom.errors import require
-from fedloom.local.sgd import Sgd, checked_sgd
+from fedloom.local.local import Local
+from fedloom.local.messages import Sent
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -26,12 +27,34 @@ def cohort(fraction: float, clients: int) -> int:
 
 
 @record
+class Kept:
+    """What clients keep for themselves between rounds; only those that have been visited take memory.
+
+    Arguments:
+        place: the row of each client; 0 for those that have not been visited.
+        rows: what clients keep, one beside the other; the first row is what everybody begins with.
+    """
+
+    place: Int[Array, " clients"]
+    rows: PyTree
+
+
+@record
 class ServerState:
-    """What the server remembers between rounds: the shared model, its optimiser's memory and the round's number."""
+    """What there is between rounds: the shared model, the memory of the server's optimiser, the round's number, what
+    clients are told beside the model, and what they keep.
+    """
 
     variables: Variables
     optimizer: PyTree
     round: Int[Array, ""]
+    aside: dict[str, PyTree]
+    kept: Kept | None
+
+    @property
+    def sent(self) -> Sent:
+        """What clients are sent."""
+        return Sent(self.variables, self.aside)
 
 
 @record
@@ -46,7 +69,7 @@ class Algorithm:
     compiled.
     """
 
-    local: Sgd
+    local: Local
     server: Server
     weighting: Weighting
     fraction: float = static()
@@ -71,6 +94,11 @@ class Algorithm:
         return not self.weighting.alone
 
     @property
+    def personal(self) -> bool:
+        """Whether the model that a client uses is its own."""
+        return self.local.personal
+
+    @property
     def readings(self) -> tuple[Reading, ...]:
         """What is measured of clients' models to weigh their replies."""
         return self.weighting.readings
@@ -82,13 +110,13 @@ class Algorithm:
 
     def checked(self) -> Algorithm:
         """The same, if its numbers can be used."""
-        checked_sgd(self.local)
+        self.local.checked()
         checked_server(self.server)
         self.weighting.checked()
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
         return self
 
-    def describe(self) -> dict[str, float | int | str | None]:
+    def describe(self) -> dict[str, Any]:
         """What it is made of, by name: for tables, and for checking that a resumed run is the same one."""
         server = self.server
         return {
@@ -100,16 +128,28 @@ class Algorithm:
             "server_momentum": float(server.momentum),
         }
 
-    def init(self, variables: Variables) -> ServerState:
-        """The server's state before the first round."""
-        return ServerState(variables, self.server.transformation().init(variables.params), jnp.int32(0))
+    def init(self, variables: Variables, clients: int) -> ServerState:
+        """The state before the first round."""
+        memory = self.server.transformation().init(variables.params)
+        first = jax.tree.map(lambda a: a[None], self.local.keeps(variables))
+        kept = Kept(jnp.zeros(clients, jnp.int32), first) if first else None
+        return ServerState(variables, memory, jnp.int32(0), self.local.tells(variables), kept)
 
-    def apply(self, state: ServerState, mean: Variables) -> ServerState:
+    def model(self, state: ServerState, client: Int[Array, ""]) -> Variables:
+        """The model that a client uses."""
+        if state.kept is None:
+            return state.variables
+        row = state.kept.place[client]
+        return self.local.model(state.variables, jax.tree.map(lambda a: a[row], state.kept.rows))
+
+    def apply(self, state: ServerState, mean: Variables, aside: dict[str, PyTree], clients: int) -> ServerState:
         """The server's step: its optimiser sees minus the mean update as the gradient. Non-trainable state takes the
-        mean as it is.
+        mean as it is; what is told aside takes the sum of all changes to it over the number of clients.
         """
         params = state.variables.params
         gradient = jax.tree.map(jnp.negative, mean.params)
         change, memory = self.server.transformation().update(gradient, state.optimizer, params)
         fresh = jax.tree.map(jnp.add, state.variables.state, mean.state)
-        return ServerState(Variables(optax.apply_updates(params, change), fresh), memory, state.round + 1)
+        variables = Variables(optax.apply_updates(params, change), fresh)
+        told = jax.tree.map(lambda a, changes: a + changes / clients, state.aside, aside)
+        return ServerState(variables, memory, state.round + 1, told, state.kept)

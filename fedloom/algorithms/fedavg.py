@@ -8,13 +8,13 @@ from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.server import Server, server
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
-from fedloom.local.sgd import Sgd, sgd
+from fedloom.local import Local, sgd
 
 
 def fedavg(
     *,
     fraction: float = 0.1,
-    local: Sgd | None = None,
+    local: Local | None = None,
     server: Server = server(),  # noqa: B008
     weighting: Weighting = by_size,
     **local_options: Any,

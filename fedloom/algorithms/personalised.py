@@ -11,7 +11,7 @@ from fedloom.algorithms.algorithm import cohort
 from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
-from fedloom.local.sgd import Sgd, checked_sgd, sgd
+from fedloom.local import Local, Sent, sgd
 from fedloom.mixing.mixer import Mixer, identity, personal
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
@@ -27,6 +27,11 @@ class PeerState:
     variables: Variables
     round: Int[Array, ""]
 
+    @property
+    def sent(self) -> Sent:
+        """What each user begins with: its own model."""
+        return Sent(self.variables, {})
+
 
 @record
 class Personalised:
@@ -38,12 +43,13 @@ class Personalised:
     Build it with :func:`personalised` or :func:`local_only`.
     """
 
-    local: Sgd
+    local: Local
     mixer: Mixer
     fraction: float = static()
 
     stacked = True
     apart = True
+    personal = True
 
     def cohort(self, clients: int) -> int:
         """How many users take part in a round; the others keep their models."""
@@ -62,7 +68,7 @@ class Personalised:
     def checked(self) -> Personalised:
         """The same, if its numbers can be used."""
         self.mixer.checked()
-        checked_sgd(self.local)
+        self.local.checked()
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
         return self
 
@@ -75,12 +81,17 @@ class Personalised:
         models = jax.tree.map(lambda a: jnp.broadcast_to(a, (clients, *a.shape)), variables)
         return PeerState(models, jnp.int32(0))
 
+    def model(self, state: PeerState, client: Int[Array, ""]) -> Variables:
+        """A user's model."""
+        own: Variables = jax.tree.map(lambda a: a[client], state.variables)
+        return own
+
 
 def personalised(
     *,
     weighting: Weighting = by_size,
     fraction: float = 0.1,
-    local: Sgd | None = None,
+    local: Local | None = None,
     **local_options: Any,
 ) -> Personalised:
     """Every user evaluates everybody's model on its own data and makes its own average.
@@ -96,13 +107,13 @@ def personalised(
     return _made(personal(weighting), fraction, local, local_options)
 
 
-def local_only(*, fraction: float = 0.1, local: Sgd | None = None, **local_options: Any) -> Personalised:
+def local_only(*, fraction: float = 0.1, local: Local | None = None, **local_options: Any) -> Personalised:
     """Nobody shares anything: as many independent runs as there are users. The arguments are those of
     :func:`personalised`.
     """
     return _made(identity, fraction, local, local_options)
 
 
-def _made(mixer: Mixer, fraction: float, local: Sgd | None, options: dict[str, Any]) -> Personalised:
+def _made(mixer: Mixer, fraction: float, local: Local | None, options: dict[str, Any]) -> Personalised:
     require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
     return Personalised(local or sgd(**options), mixer, fraction).checked()

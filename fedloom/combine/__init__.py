@@ -1,9 +1,11 @@
 """Combine: how much each reply counts."""
 
+from fedloom.combine.fair import Fair, fair
 from fedloom.combine.replies import Reading, Replies, reading
 from fedloom.combine.weighting import Weighting, by_accuracy, by_loss, by_size, excluding, uniform
 
 __all__ = [
+    "Fair",
     "Reading",
     "Replies",
     "Weighting",
@@ -11,6 +13,7 @@ __all__ = [
     "by_loss",
     "by_size",
     "excluding",
+    "fair",
     "reading",
     "uniform",
 ]

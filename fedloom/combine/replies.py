@@ -23,11 +23,15 @@ class Replies:
         examples: how many training examples each has.
         present: whether there is a reply at all; a row without one counts for nothing, whatever is in it.
         readings: the name of a :class:`Reading` → what each client read.
+        change: ‖Δw‖², how far each came; where a weighting looks at it.
+        rate: the learning rate they worked with; likewise.
     """
 
     examples: Float[Array, " m"]
     present: Bool[Array, " m"]
     readings: dict[str, Float[Array, " m"]]
+    change: Float[Array, " m"] | None = None
+    rate: Float[Array, ""] | None = None
 
 
 @dataclass(frozen=True)

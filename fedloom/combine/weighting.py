@@ -40,6 +40,10 @@ class Weighting:
         """The weight of each reply; what is not present is ignored."""
         raise NotImplementedError
 
+    def total(self, replies: Replies, weights: Weights) -> Float[Array, ""]:  # noqa: ARG002
+        """What the weighted sum of updates is divided by: the sum of the weights, for a mean."""
+        return weights.sum()
+
     def checked(self) -> Self:
         """The same, if its numbers can be used."""
         return self

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Method
+from fedloom.algorithms import Clustered, Method, Personalised
 from fedloom.data.federated import FederatedData
+from fedloom.engines.clusters import Clusters
 from fedloom.engines.evaluate import judge
 from fedloom.engines.peers import Peers
 from fedloom.engines.plan import SHARE, lane_bytes, plan
@@ -18,6 +19,8 @@ from fedloom.engines.store import store
 from fedloom.errors import require
 from fedloom.tasks.task import Task
 from fedloom.trees import stack
+
+KINDS: dict[type, type[Program]] = {Personalised: Peers, Clustered: Clusters}
 
 
 @dataclass(frozen=True)
@@ -39,21 +42,32 @@ class Compiled:
         lanes = self.lanes or algorithm.cohort(len(data))
         return max(1, int(SHARE * machine.memory(first) / (lanes * lane_bytes(task, algorithm, data.columns, rows))))
 
-    def program(self, data: FederatedData, task: Task, algorithms: Sequence[Method], seeds: Sequence[int]) -> Program:
-        """One program for experiments that differ in numbers only (learning rates, epochs, …) and in their seeds."""
+    def program(
+        self,
+        data: FederatedData,
+        task: Task,
+        algorithms: Sequence[Method],
+        seeds: Sequence[int],
+        observed: bool = False,
+    ) -> Program:
+        """One program for experiments that differ in numbers only (learning rates, epochs, …) and in their seeds.
+
+        Arguments:
+            observed: whether it measures every client of a round before and after its work, on the client's test data.
+        """
         machine.devices()
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
         sizes = data.clients["train"].size
-        slowest = max(algorithms, key=lambda a: int(a.local.epochs))
-        layout = plan(task, slowest, sizes, data.columns, len(seeds), self.lanes, self.devices)
+        slowest = max(algorithms, key=lambda a: int(a.local.passes))
+        layout = plan(task, slowest, sizes, data.columns, len(seeds), self.lanes, self.devices, observed)
         kept = store(data, layout.mesh, self.stream)
         stacked = machine.place(stack(list(algorithms)), layout.mesh)
         numbers = np.array(seeds, np.uint32)
         m = slowest.cohort(len(data))
-        kind = Peers if slowest.apart else Program
+        kind = KINDS.get(type(slowest), Program)
         whole = kept.resident is not None
-        need = "one whose examples fit on the device, since every user has its own model"
-        require(whole or not slowest.apart, "data", need, data.name)
+        need = "one whose examples fit on the device, since users have models of their own"
+        require(whole or not slowest.personal, "data", need, data.name)
         return kind(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m)
 
 

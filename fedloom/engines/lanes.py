@@ -19,13 +19,13 @@ from fedloom.combine.replies import Replies
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
 from fedloom.engines.store import View
-from fedloom.local.sgd import Work
+from fedloom.local import Reply, Sent, Turn, Work
 from fedloom.shuffle import words
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.trees import member, record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int, UInt32
+    from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 
 UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which launching kernels holds up (H200)
@@ -35,10 +35,17 @@ UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which l
 class Total:
     """What a cohort's replies add up to, for each experiment. Where their weights depend on each other, the updates are
     not added up but kept, one beside the other, and there is no weight yet.
+
+    Arguments:
+        update: Σ weight · update.
+        weight: Σ weight.
+        aside: Σ of what they changed of what is told aside.
+        computed: how many steps were computed.
     """
 
     update: Variables
     weight: Float[Array, " X"]
+    aside: dict[str, PyTree]
     computed: Float[Array, " X"]
 
 
@@ -89,40 +96,50 @@ def work_through(
     plan: Plan,
     algorithm: Method,
     view: View,
-    sent: Variables,
+    sent: Sent,
     seeds: UInt32[Array, " X"],
     round: Int[Array, " X"],
     cohort: Int[Array, "X m"],
-) -> Total:
-    """The sum of all replies of a cohort (-1 is nobody), each weighted; or all of them, where the plan says so.
+    which: Int[Array, "X m"] | None = None,
+    kept: PyTree | None = None,
+) -> tuple[Total, PyTree]:
+    """The sum of all replies of a cohort (-1 is nobody), each weighted, or all of them, where the plan says so; and
+    what each of the cohort keeps.
 
-    All are sent the experiment's model; or each its own, of a stack of all clients', where the plan says so.
+    Arguments:
+        sent: what all are sent; where the plan says that models are apart, a stack of such.
+        which: of the stack, the one that each of the cohort is sent.
+        kept: what each of the cohort kept until now, (X, m, …).
     """
-    local = algorithm.local
+    local, m = algorithm.local, cohort.shape[1]
     present = cohort >= 0
     sizes = jnp.where(present, view.size[cohort], 0)
     starts = view.start[cohort]
     rates = jax.vmap(lambda a, r: a.rate(r))(local, round)
     whose = "l" if plan.apart else "x"
-    begin = spread(plan, lambda v, a, lr: a.start(v, lr, plan.accumulates), f"{whose}xx")
+    begin = spread(plan, lambda s, k, a, lr: a.start(s, k, lr, plan.accumulates), f"{whose}lxx")
     segment = spread(plan, _segment(task, plan), "llllllxxs")
-    reply = spread(plan, lambda work, n, v, a: _weighted(plan, a, work, v, n), f"ll{whose}x")
+    end = spread(plan, lambda work, n, s, k, a, lr: _ended(plan, a, work, s, k, n, lr), f"ll{whose}lxx")
 
-    def given(slot: Int[Array, "X L"]) -> Variables:
-        """What the clients in these slots were sent."""
-        if not plan.apart:
-            return sent
-        client = jnp.take_along_axis(cohort, jnp.minimum(slot, cohort.shape[1] - 1), 1)
-        return jax.tree.map(lambda models: jax.vmap(lambda a, c: a[c])(models, client), sent)
+    def pick(stack: PyTree, at: Int[Array, "X L"]) -> PyTree:
+        """Those of a stack (X, …)."""
+        return jax.tree.map(lambda a: jax.vmap(lambda a, i: a[i])(a, at), stack)
 
-    shared = None if plan.apart else begin(sent, local, rates)
+    def given(slot: Int[Array, "X L"]) -> tuple[Sent, PyTree]:
+        """What the clients in these slots were sent and have kept."""
+        at = jnp.minimum(slot, m - 1)
+        own = sent if which is None else pick(sent, jnp.take_along_axis(which, at, 1))
+        return own, {} if kept is None else pick(kept, at)
+
+    shared: Work | None = begin(sent, {}, local, rates) if which is None and kept is None else None
 
     def fresh(slot: Int[Array, "X L"]) -> Work:
         """Their work, not begun."""
-        return begin(given(slot), local, rates) if shared is None else shared
+        return begin(*given(slot), local, rates) if shared is None else shared
 
-    def advance(lanes: Lanes) -> Lanes:
-        at = jnp.minimum(lanes.slot, cohort.shape[1] - 1)
+    def advance(state: tuple[Lanes, PyTree]) -> tuple[Lanes, PyTree]:
+        lanes, keeping = state
+        at = jnp.minimum(lanes.slot, m - 1)
         taken = lanes.slot < present.sum(1, keepdims=True)
         n, start, client = (jnp.take_along_axis(a, at, 1) for a in (sizes, starts, cohort))
         n = jnp.where(taken, n, 0)
@@ -131,37 +148,50 @@ def work_through(
         work = segment(lanes.work, lanes.step, n, start, steps, keys, local, rates, view)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        weight, replies = reply(work, n, given(lanes.slot), algorithm)
+        weight, reply, keeps = end(work, n, *given(lanes.slot), algorithm, rates)
         weight = jnp.where(done, weight, 0)
-        add = _put(lanes.slot, done) if plan.stacked else _add(weight)
+        put = _put(lanes.slot, done)
         total = Total(
-            update=jax.tree.map(add, lanes.total.update, replies),
+            update=jax.tree.map(put if plan.stacked else _add(weight), lanes.total.update, reply.update),
             weight=lanes.total.weight + weight.sum(1),
+            aside=jax.tree.map(_add(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
         )
         slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1) - 1, lanes.slot)
         next_work = work if plan.once else where(done, fresh(slot), work)
-        return Lanes(slot, lanes.next + done.sum(1), jnp.where(done, 0, step), next_work, total)
+        ahead = Lanes(slot, lanes.next + done.sum(1), jnp.where(done, 0, step), next_work, total)
+        return ahead, jax.tree.map(put, keeping, keeps)
 
     x = cohort.shape[0]
-    zero = jnp.zeros(x)
-    kept = (cohort.shape[1],) if plan.stacked else ()
-    axes = 2 if plan.apart else 1  # of a stack of models, before a model's own
-    nothing = Total(jax.tree.map(lambda a: jnp.zeros((x, *kept, *a.shape[axes:]), a.dtype), sent), zero, zero)
     slots = jnp.broadcast_to(jnp.arange(plan.lanes), (x, plan.lanes))
-    lanes = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh(slots), nothing)
+    start = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh(slots), nothing(plan, sent, m))
     if plan.once:
-        return advance(lanes).total
-    busy = lambda lanes: jnp.any(lanes.slot < present.sum(1, keepdims=True))  # noqa: E731
-    return lax.while_loop(busy, advance, lanes).total
+        lanes, keeps = advance((start, kept or {}))
+    else:
+        busy = lambda state: jnp.any(state[0].slot < present.sum(1, keepdims=True))  # noqa: E731
+        lanes, keeps = lax.while_loop(busy, advance, (start, kept or {}))
+    return lanes.total, keeps
 
 
-def _weighted(plan: Plan, algorithm: Method, work: Work, sent: Variables, n: Array) -> tuple[Array, Variables]:
-    reply = algorithm.local.finish(work, sent, n)
+def nothing(plan: Plan, sent: Sent, m: int) -> Total:
+    """The sum of no replies."""
+    axes = 2 if plan.apart else 1  # of what is sent, before a model's own
+    x = len(jax.tree.leaves(sent)[0])
+    room = (m,) if plan.stacked else ()
+    update = jax.tree.map(lambda a: jnp.zeros((x, *room, *a.shape[axes:]), a.dtype), sent.variables)
+    aside = jax.tree.map(lambda a: jnp.zeros((x, *a.shape[axes:]), a.dtype), sent.aside)
+    return Total(update, jnp.zeros(x), aside, jnp.zeros(x))
+
+
+def _ended(
+    plan: Plan, algorithm: Method, work: Work, sent: Sent, kept: PyTree, n: Array, lr: Array
+) -> tuple[Array, Reply, PyTree]:
+    """The weight of a lane's reply, where it depends on nothing else; the reply; and what its client keeps."""
+    reply, keeps = algorithm.local.finish(work, sent, kept, n, lr)
     if plan.stacked or not isinstance(algorithm, Algorithm):
-        return jnp.float32(0), reply.update
+        return jnp.float32(0), reply, keeps
     alone = Replies(reply.examples[None], jnp.ones(1, bool), {})
-    return algorithm.weighting.weigh(alone)[0], reply.update
+    return algorithm.weighting.weigh(alone)[0], reply, keeps
 
 
 def _add(weight: Float[Array, "X L"]) -> Callable[[Array, Array], Array]:
@@ -186,13 +216,13 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
     ) -> Work:
         seed = words(key)
 
-        def batch(step: Array) -> tuple[Batch, Array, Array]:
-            place, share, last = local.batch(step, n, seed, plan.rows)
+        def batch(step: Array) -> tuple[Batch, Array, Turn]:
+            place, share, turn = local.batch(step, n, seed, plan.rows)
             rows = view.index[start + place]
-            return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), last
+            return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), turn
 
-        def advance(step: Array, work: Work, examples: Batch, share: Array, last: Array) -> Work:
-            return local.step(task, work, examples, share, last, lr, jax.random.fold_in(key, step))
+        def advance(step: Array, work: Work, examples: Batch, share: Array, turn: Turn) -> Work:
+            return local.step(task, work, examples, share, turn, lr, jax.random.fold_in(key, step))
 
         if plan.segment is None:
             return lax.fori_loop(0, steps, lambda i, work: advance(i, work, *batch(i)), work)
@@ -200,8 +230,7 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         def body(work: Work, coming: tuple[Any, ...]) -> tuple[Work, None]:
             step, *rest = coming
             ahead = advance(step, work, *rest)
-            still = local.scales_loss and not jax.tree.leaves(work.variables.state)  # where shares are 0 nothing moves
-            return ahead if still else where(step < steps, ahead, work), None
+            return ahead if local.still(work) else where(step < steps, ahead, work), None
 
         coming = done + jnp.arange(plan.segment)
         return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)), unroll=1 if plan.members > 1 else UNROLL)[0]

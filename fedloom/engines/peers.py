@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
-from fedloom.combine.replies import Reading, Replies
+from fedloom.combine.replies import MOMENTS, Reading, Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.pairs import Everyone, everyone, pairs
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import SCHEDULE, Program, Rounds
-from fedloom.engines.schedule import INIT, deal, stream
+from fedloom.engines.schedule import deal
 from fedloom.engines.store import View
-from fedloom.engines.users import users
+from fedloom.engines.users import each
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes
 
@@ -46,20 +45,13 @@ class Peers(Program):
         """The bytes of one user's model."""
         return nbytes(state.variables) // (len(self.seeds) * len(self.data))
 
-    def init(self) -> PeerState:  # type: ignore[override]
-        """Every experiment's state before its first round: all users have the same model."""
-        users = len(self.data)
-        make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)), users)))
-        states: PeerState = machine.place(make(self.algorithm, self.seeds), self.plan.mesh)
-        return states
-
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
         examples = {part: self.everyone(part) for part in sorted({n.part for n in self.algorithm.readings})}
-        view = self.store.view(dealt)
-        return _advance(self.task, self.plan, self.algorithm, view, examples, state, self.seeds, dealt)
+        view, test = self.store.view(dealt), self.store.view(dealt, "test") if self.plan.observed else None
+        return _advance(self.task, self.plan, self.algorithm, view, test, examples, state, self.seeds, dealt)
 
     def everyone(self, part: str) -> Everyone:
         """All users' examples of a part, on the devices."""
@@ -70,20 +62,6 @@ class Peers(Program):
         kept: Everyone = self.store.placed[name]
         return Everyone(self.store.resident.columns, kept.rows, kept.owner)
 
-    def evaluate(self, state: PeerState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
-        """Metric → the mean over all examples, each judged by its owner's model, for each experiment; where the
-        examples are nobody's, each is judged by everybody's.
-        """
-        sums = self.users(state, split)
-        count = sums["count"].sum(1)
-        return {name: value.sum(1) / count for name, value in sums.items() if name != "count"}
-
-    def users(self, state: PeerState, split: str) -> dict[str, np.ndarray]:
-        """Metric (and ``count``) → its sum over each user's examples of a part: (experiments, users)."""
-        view = self.store.view(np.arange(len(self.data)), split)
-        found = users(self.task, self.plan, view, state.variables)
-        return {name: np.asarray(value, np.float64) for name, value in found.items()}
-
 
 @partial(jax.jit, static_argnames=("task", "plan"))
 def _advance(
@@ -91,6 +69,7 @@ def _advance(
     plan: Plan,
     algorithm: Personalised,
     view: View,
+    test: View | None,
     examples: dict[str, Everyone],
     state: PeerState,
     seeds: UInt32[Array, " X"],
@@ -108,9 +87,20 @@ def _advance(
                  for part, moment in kinds}  # fmt: skip
         return {need.name: found[need.part, need.moment][need.metric] for need in needs}
 
+    def observed(
+        test: View, algorithm: Personalised, before: PeerState, after: PeerState, present: Array
+    ) -> dict[str, Array]:
+        """Who took part, and how each did on its own test data before and after its work."""
+        seen = {"client": jnp.where(present > 0, jnp.arange(users), -1)}
+        for moment, state in zip(MOMENTS, (before, after), strict=True):
+            sums = each(task, plan, algorithm, test, state)
+            seen |= {f"{moment}_{name}": value / sums["count"] for name, value in sums.items() if name != "count"}
+        return seen
+
     def rounds(
         algorithm: Personalised,
         view: View,
+        test: View | None,
         examples: dict[str, Everyone],
         state: PeerState,
         seeds: Array,
@@ -118,7 +108,7 @@ def _advance(
     ) -> tuple[PeerState, Rounds]:
         def one(state: PeerState, cohort: Array) -> tuple[PeerState, Rounds]:
             mine = cohort[:, 0]
-            did = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, mine)
+            did, _ = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, mine, which=mine)
             at = jnp.where(mine >= 0, mine, users)
             update = jax.tree.map(
                 lambda a, u: jax.vmap(lambda a, u, at: jnp.zeros_like(a).at[at].set(u, mode="drop"))(a, u, at),
@@ -137,11 +127,12 @@ def _advance(
             )
             mixed = jax.vmap(lambda a, replies, x: a.mixer.mix(replies, x))(algorithm, told, trained)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
-            return PeerState(mixed, state.round + 1), Rounds(norm, computed)
+            seen = {} if test is None else observed(test, algorithm, state, replace(state, variables=trained), present)
+            return PeerState(mixed, state.round + 1), Rounds(norm, computed, seen)
 
         return lax.scan(one, state, schedule)
 
-    done: tuple[PeerState, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), P(), P(), P(), SCHEDULE)(
-        algorithm, view, examples, state, seeds, schedule
+    done: tuple[PeerState, Rounds] = machine.on_each(plan.mesh, rounds, *6 * [P()], SCHEDULE)(
+        algorithm, view, test, examples, state, seeds, schedule
     )
     return done

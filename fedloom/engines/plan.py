@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Method
 from fedloom.engines.memory import peak
+from fedloom.local import Sent, Turn
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Plan:
         rows: how many examples a step computes on.
         accumulates: whether a batch takes several steps.
         stacked: whether replies are kept one beside the other until all have come.
-        apart: whether every client has a model of its own.
+        apart: whether what clients are sent differs.
+        observed: whether every client of a round is measured before and after its work.
     """
 
     mesh: Mesh
@@ -48,6 +50,7 @@ class Plan:
     accumulates: bool
     stacked: bool
     apart: bool
+    observed: bool
 
     @property
     def at_once(self) -> int | None:
@@ -63,6 +66,7 @@ def plan(
     members: int,
     lanes: int | None = None,
     devices: int | None = None,
+    observed: bool = False,
 ) -> Plan:
     """The plan that is fast on the devices at hand.
 
@@ -73,13 +77,13 @@ def plan(
     local, m = algorithm.local, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
     rows = local.rows(sizes)
-    steps = np.asarray(local.epochs * -(-sizes // rows))
+    steps = np.asarray(local.passes * -(-sizes // rows))
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
     mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)
-    stacked, apart = algorithm.stacked, algorithm.apart
+    stacked, apart = algorithm.stacked or observed, algorithm.apart
     if chosen[0].platform == "cpu" and lanes is None:
-        return Plan(mesh, members, 1, None, False, rows, accumulates, stacked, apart)
+        return Plan(mesh, members, 1, None, False, rows, accumulates, stacked, apart, observed)
     mine = -(-m // len(chosen))
     if lanes is None:
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
@@ -90,7 +94,7 @@ def plan(
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
     once = lanes >= mine and segment >= steps.max()
-    return Plan(mesh, members, lanes, segment, once, rows, accumulates, stacked, apart)
+    return Plan(mesh, members, lanes, segment, once, rows, accumulates, stacked, apart, observed)
 
 
 def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
@@ -116,9 +120,10 @@ def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
     local = algorithm.local
 
     def step(key: Any, batch: Batch) -> PyTree:
-        work = local.start(task.init(key), local.lr, accumulates=True)
-        share = jax.numpy.ones(rows)
-        return local.step(task, work, batch, share, jax.numpy.asarray(True), local.lr, key)
+        model = task.init(key)
+        work = local.start(Sent(model, local.tells(model)), local.keeps(model), local.lr, accumulates=True)
+        turn = Turn(jax.numpy.asarray(True), jax.numpy.int32(0))
+        return local.step(task, work, batch, jax.numpy.ones(rows), turn, local.lr, key)
 
     batch = {name: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
     return peak(step, jax.random.key(0), batch)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,32 +15,41 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm, ServerState
-from fedloom.combine.replies import Replies
+from fedloom.combine.replies import MOMENTS, Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.evaluate import Judge
+from fedloom.engines.keeping import enter, returned, taken
 from fedloom.engines.lanes import Total, work_through
 from fedloom.engines.plan import Plan
-from fedloom.engines.readings import readings
+from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import Store, View
-from fedloom.tasks.task import Task, Variables
+from fedloom.engines.users import users
+from fedloom.tasks.task import Task
 from fedloom.trees import nbytes, record, where
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, UInt32
 
 
+T = TypeVar("T")
 SCHEDULE = P(None, None, machine.AXIS)  # of a schedule (rounds, experiments, devices, clients) a device has its part
 
 
 @record
 class Rounds:
-    """What some rounds did, one row a round, one column an experiment: the norm of the mean update (where every user
-    has its own model, the root mean square of all users' updates), and how many steps were computed for it.
+    """What some rounds did, one row a round, one column an experiment.
+
+    Arguments:
+        norm: of the mean update; where every user has its own model, the root mean square of all users' updates.
+        computed: how many steps were computed.
+        users: where clients are observed, ``client``, who took part (-1 is nobody), and each metric of each of them on
+            its own test data before and after its work (``before_accuracy``, …).
     """
 
     norm: Float[Array, "rounds members"]
     computed: Float[Array, "rounds members"]
+    users: dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ class Program:
 
     def init(self) -> ServerState:
         """Every experiment's state before its first round."""
-        make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)))))
+        clients = len(self.data)
+        make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)), clients)))
         states: ServerState = machine.place(make(self.algorithm, self.seeds), self.plan.mesh)
         return states
 
@@ -67,9 +77,14 @@ class Program:
         """How many models are sent in a round, each way; none where one has all the data and needs no server."""
         return self.m if len(self.data) > 1 else 0
 
+    @property
+    def down(self) -> int:
+        """How many models a client is sent for each that it sends back."""
+        return 1
+
     def model_bytes(self, state: ServerState) -> int:
-        """The bytes of one model."""
-        return nbytes(state.variables) // len(self.seeds)
+        """The bytes that are sent with one model."""
+        return (nbytes(state.sent) - nbytes(self.algorithm.local.hides(state.variables))) // len(self.seeds)
 
     def place(self, state: ServerState) -> ServerState:
         """A state that was saved, back on the devices."""
@@ -83,18 +98,20 @@ class Program:
 
     def steps(self, cohort: np.ndarray) -> np.ndarray:
         """How many steps each of a cohort takes."""
-        epochs = np.asarray(self.algorithm.local.epochs)[:, None]
-        return epochs * -(-self.data.clients["train"].size[cohort] // self.plan.rows)
+        passes = np.asarray(self.algorithm.local.passes)[:, None]
+        return passes * -(-self.data.clients["train"].size[cohort] // self.plan.rows)
 
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""
         parts = []
         chosen = self.cohorts(first, rounds)
+        if state.kept is not None:
+            state = replace(state, kept=machine.place(enter(state.kept, chosen), self.plan.mesh))
         while len(chosen):
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             view = self.store.view(dealt)
-            parts_read = {need.part for need in self.algorithm.readings}
+            parts_read = {need.part for need in self.algorithm.readings} | ({"test"} if self.plan.observed else set())
             judged = {part: self.store.view(dealt, part) for part in sorted(parts_read)}
             state, did = _advance(self.task, self.plan, self.algorithm, view, judged, state, self.seeds, dealt)
             parts.append(did)
@@ -102,8 +119,20 @@ class Program:
         return state, jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *parts)
 
     def evaluate(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
-        """Every metric of every experiment's shared model on a part of the data."""
-        return self.judge.evaluate(state.variables, split)
+        """Metric → the mean over all examples of a part, for each experiment. Where clients' models differ, an example
+        is judged by its owner's; where it is nobody's, by everybody's.
+        """
+        if not self.algorithm.personal:
+            return self.judge.evaluate(state.variables, split)
+        sums = self.users(state, split)
+        count = sums["count"].sum(1)
+        return {name: value.sum(1) / count for name, value in sums.items() if name != "count"}
+
+    def users(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
+        """Metric (and ``count``) → its sum over each client's examples of a part: (experiments, clients)."""
+        view = self.store.view(np.arange(len(self.data)), split)
+        found = users(self.task, self.plan, self.algorithm, view, state)
+        return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))
@@ -123,14 +152,23 @@ def _advance(
         algorithm: Algorithm, view: View, judged: dict[str, View], state: ServerState, seeds: Array, schedule: Array
     ) -> tuple[ServerState, Rounds]:
         def one(state: ServerState, cohort: Array) -> tuple[ServerState, Rounds]:
-            mine = work_through(task, plan, algorithm, view, state.variables, seeds, state.round, cohort[:, 0])
+            cohort = cohort[:, 0]
+            kept = None if state.kept is None else taken(state.kept, cohort)
+            mine, keeps = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, cohort, kept=kept)
+            seen: dict[str, Array] = {}
             if plan.stacked:
-                mine = weighed(task, plan, algorithm, view, judged, state.variables, mine, cohort[:, 0])
+                worked = Worked(algorithm.local, state.variables, kept or {}, mine.update, keeps)
+                mine = weighed(task, plan, algorithm, view, judged, worked, mine, state.round, cohort)
+                seen = observed(task, plan, judged, worked, cohort) if plan.observed else {}
             total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
+            if state.kept is not None:
+                state = replace(state, kept=returned(state.kept, *together(plan, (cohort, keeps))))
             mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, total.weight), total.update)
             norm = jax.vmap(optax.tree.norm)(mean.params)
-            return jax.vmap(lambda a, s, u: a.apply(s, u))(algorithm, state, mean), Rounds(norm, total.computed)
+            ahead = jax.vmap(lambda a, s, u, aside: a.apply(s, u, aside, clients))(algorithm, state, mean, total.aside)
+            return ahead, Rounds(norm, total.computed, seen)
 
+        clients = len(view.size)
         return lax.scan(one, state, schedule)
 
     done: tuple[ServerState, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), P(), P(), P(), SCHEDULE)(
@@ -139,29 +177,49 @@ def _advance(
     return done
 
 
+def together(plan: Plan, mine: T) -> T:
+    """What all devices have, (X, m, …) on each, one after the other."""
+    return lax.all_gather(mine, machine.AXIS, axis=1, tiled=True) if plan.mesh.size > 1 else mine
+
+
+def observed(
+    task: Task, plan: Plan, judged: dict[str, View], worked: Worked, cohort: Int[Array, "X m"]
+) -> dict[str, Array]:
+    """Who took part, and how each did on its own test data before and after its work."""
+    seen = {"client": cohort}
+    for moment in MOMENTS:
+        values = measured(task, plan, judged["test"], worked, cohort, moment)
+        seen |= {f"{moment}_{metric}": value for metric, value in values.items()}
+    return together(plan, seen)
+
+
 def weighed(
     task: Task,
     plan: Plan,
     algorithm: Algorithm,
     view: View,
     judged: dict[str, View],
-    sent: Variables,
+    worked: Worked,
     kept: Total,
+    round: Int[Array, " X"],
     cohort: Int[Array, "X m"],
 ) -> Total:
     """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
-    needs = algorithm.readings
+    squares = [jnp.sum(u * u, axis=tuple(range(2, u.ndim))) for u in jax.tree.leaves(kept.update.params)]
     mine = Replies(
         jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32),
         cohort >= 0,
-        readings(task, plan, needs, judged, sent, kept.update, cohort),
+        readings(task, plan, algorithm.readings, judged, worked, cohort),
+        jnp.sum(jnp.stack(squares), axis=0),
     )
-    several = plan.mesh.size > 1
-    every = lax.all_gather(mine, machine.AXIS, axis=1, tiled=True) if several else mine
+    rates = jax.vmap(lambda local, r: local.rate(r))(algorithm.local, round)
+    every = replace(together(plan, mine), rate=rates)
     weights = jax.vmap(lambda a, replies: a.weighting.weigh(replies))(algorithm, every)
     weights = jnp.where(every.present, weights, 0)
-    if several:
+    total = jax.vmap(lambda a, replies, w: a.weighting.total(replies, w))(algorithm, every, weights)
+    if plan.mesh.size > 1:
         weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * cohort.shape[1], cohort.shape[1], 1)
+        total = total / plan.mesh.size  # every device knows all of it, and they are about to be added up
     counted = where(weights > 0, kept.update, jax.tree.map(jnp.zeros_like, kept.update))  # 0 · NaN is not 0
     update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), counted)
-    return Total(update, weights.sum(1), kept.computed)
+    return replace(kept, update=update, weight=total)

@@ -1,4 +1,4 @@
-"""Readings: measures of clients' models on clients' own data, which weightings look at."""
+"""Readings: measures of clients' models on clients' own data, before and after their work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,25 @@ from fedloom.combine.replies import Reading
 from fedloom.engines.plan import Plan
 from fedloom.engines.store import View
 from fedloom.engines.users import totals
+from fedloom.local import Local
 from fedloom.tasks.task import Task, Variables
+from fedloom.trees import record
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int
+    from jaxtyping import Array, Float, Int, PyTree
+
+
+@record
+class Worked:
+    """A cohort's work, as each experiment's server sees it: the model that all were sent; and of each client, what it
+    kept before, what it learned, and what it keeps now.
+    """
+
+    local: Local
+    sent: Variables
+    before: PyTree
+    update: Variables
+    after: PyTree
 
 
 def readings(
@@ -24,8 +39,7 @@ def readings(
     plan: Plan,
     needs: Sequence[Reading],
     views: dict[str, View],
-    sent: Variables,
-    updates: Variables,
+    worked: Worked,
     cohort: Int[Array, "X m"],
 ) -> dict[str, Float[Array, "X m"]]:
     """Each reading of each client of each experiment's cohort.
@@ -33,27 +47,36 @@ def readings(
     Arguments:
         needs: what is read.
         views: the examples of each part that is read.
-        sent: the model that all were sent, one an experiment.
-        updates: what they changed, (experiments, clients).
+        worked: their work.
         cohort: which clients; -1 is nobody.
     """
     found: dict[str, Array] = {}
     for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
-        view = views[part]
-        clients = jnp.maximum(cohort, 0)
-        starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
-
-        def before(sent: Variables, _: Variables, start: Array, n: Array, view: View = view) -> dict[str, Array]:
-            return lax.map(lambda a: judged(task, view, sent, *a), (start, n), batch_size=plan.at_once)
-
-        def after(sent: Variables, own: Variables, start: Array, n: Array, view: View = view) -> dict[str, Array]:
-            def one(given: tuple[Variables, Array, Array]) -> dict[str, Array]:
-                return judged(task, view, jax.tree.map(jnp.add, sent, given[0]), *given[1:])
-
-            return lax.map(one, (own, start, n), batch_size=plan.at_once)
-
-        values = jax.vmap(before if moment == "before" else after)(sent, updates, starts, sizes)
+        values = measured(task, plan, views[part], worked, cohort, moment)
         found |= {need.name: values[need.metric] for need in needs if (need.part, need.moment) == (part, moment)}
+    return found
+
+
+def measured(
+    task: Task, plan: Plan, view: View, worked: Worked, cohort: Int[Array, "X m"], moment: str
+) -> dict[str, Float[Array, "X m"]]:
+    """Metric → its mean over each client's examples of a part, of the model that the client uses at that moment."""
+    clients = jnp.maximum(cohort, 0)
+    starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
+
+    def all_of(worked: Worked, starts: Array, sizes: Array) -> dict[str, Array]:
+        def one(given: tuple[PyTree, Variables, PyTree, Array, Array]) -> dict[str, Array]:
+            before, update, after, start, n = given
+            if moment == "before":
+                model = worked.local.model(worked.sent, before)
+            else:
+                model = worked.local.model(jax.tree.map(jnp.add, worked.sent, update), after)
+            return judged(task, view, model, start, n)
+
+        given = (worked.before, worked.update, worked.after, starts, sizes)
+        return lax.map(one, given, batch_size=plan.at_once)
+
+    found: dict[str, Array] = jax.vmap(all_of)(worked, starts, sizes)
     return found
 
 

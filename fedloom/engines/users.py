@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
+from fedloom.algorithms import Method
 from fedloom.engines.plan import Plan
 from fedloom.engines.store import View
 from fedloom.tasks.task import Task, Variables
@@ -37,20 +38,24 @@ def totals(task: Task, view: View, variables: Variables, start: Int[Array, ""], 
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))
-def users(task: Task, plan: Plan, view: View, models: Variables) -> dict[str, Float[Array, "X K"]]:
-    """Metric (and ``count``) → its sum over each user's examples, of that user's model; a device does its share."""
-
-    def all_of(view: View, models: Variables) -> dict[str, Array]:
-        def of(which: Array) -> dict[str, Array]:
-            def every(models: Variables) -> dict[str, Array]:
-                own = jax.tree.map(lambda a: a[which], models)
-                given = (own, view.start[which], view.size[which])
-                return lax.map(lambda a: totals(task, view, *a), given, batch_size=plan.at_once)
-
-            return jax.vmap(every)(models)
-
-        found: dict[str, Array] = machine.shared_out(plan.mesh, len(view.size), of)
-        return found
-
-    done: dict[str, Array] = machine.on_each(plan.mesh, all_of, P(), P())(view, models)
+def users(task: Task, plan: Plan, algorithm: Method, view: View, state: Any) -> dict[str, Float[Array, "X K"]]:
+    """Metric (and ``count``) → its sum over each user's examples, of the model that user uses."""
+    shared = P(), P(), P()
+    done: dict[str, Array] = machine.on_each(plan.mesh, partial(each, task, plan), *shared)(algorithm, view, state)
     return done
+
+
+def each(task: Task, plan: Plan, algorithm: Method, view: View, state: Any) -> dict[str, Float[Array, "X K"]]:
+    """The same inside a program; a device does its share of the users."""
+
+    def of(which: Array) -> dict[str, Array]:
+        def every(algorithm: Method, state: Any) -> dict[str, Array]:
+            def one(user: Array) -> dict[str, Array]:
+                return totals(task, view, algorithm.model(state, user), view.start[user], view.size[user])
+
+            return lax.map(one, which, batch_size=plan.at_once)
+
+        return jax.vmap(every)(algorithm, state)
+
+    found: dict[str, Array] = machine.shared_out(plan.mesh, len(view.size), of)
+    return found

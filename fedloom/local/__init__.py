@@ -1,6 +1,28 @@
 """Local work: what a client does with the model it was sent."""
 
-from fedloom.local.reply import Reply
-from fedloom.local.sgd import Sgd, Work, sgd
+from fedloom.local.ditto import Ditto, ditto
+from fedloom.local.local import Around, Local, Turn, Work
+from fedloom.local.messages import Reply, Sent
+from fedloom.local.private import Private, private
+from fedloom.local.proximal import Proximal, proximal
+from fedloom.local.scaffold import Scaffold, scaffold
+from fedloom.local.sgd import Sgd, sgd
 
-__all__ = ["Reply", "Sgd", "Work", "sgd"]
+__all__ = [
+    "Around",
+    "Ditto",
+    "Local",
+    "Private",
+    "Proximal",
+    "Reply",
+    "Scaffold",
+    "Sent",
+    "Sgd",
+    "Turn",
+    "Work",
+    "ditto",
+    "private",
+    "proximal",
+    "scaffold",
+    "sgd",
+]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,17 @@ import numpy as np
 import optax
 
 from fedloom.errors import choose, require
-from fedloom.local.reply import Reply
+from fedloom.local.local import Local, Turn, Work
+from fedloom.local.messages import Reply, Sent
 from fedloom.shuffle import shuffle
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.trees import record, static, subtract, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
+    from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
     Scalar = Float[Array, ""] | float
+    Kept = dict[str, PyTree]
 
 
 SHORT = 0.5  # rows that pieces of batches may be short by, over the examples there are
@@ -40,16 +43,7 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 
 
 @record
-class Work:
-    """A client's work in progress: the variables it trains and what its optimiser remembers."""
-
-    variables: Variables
-    optimizer: PyTree
-    gradient: PyTree
-
-
-@record
-class Sgd:
+class Sgd(Local):
     """E epochs of minibatch SGD.
 
         B ← (split the client's examples, shuffled anew each epoch, into batches of size B)
@@ -81,29 +75,25 @@ class Sgd:
             rows = -(-largest // pieces)
         return rows
 
-    def steps(self, n: Int[Array, "*shape"], rows: int) -> Int[Array, "*shape"]:
-        """How many steps a client with n examples takes."""
-        return self.epochs * -(-n // rows)
-
     def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
         """η of a round: lr · decay^round."""
         return jnp.asarray(self.lr * jnp.power(self.decay, round), jnp.float32)
 
     def batch(
         self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
-    ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Bool[Array, ""]]:
+    ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Turn]:
         """Which of a client's n examples a step trains on, each one's share of the batch's loss (nothing for the rows
-        by which the last batch is short), and whether the optimiser moves after it.
+        by which the last batch is short), and where the step stands.
         """
         per_epoch = jnp.maximum(-(-n // rows), 1)
         epoch, within = step // per_epoch, step % per_epoch
         place = within * rows + jnp.arange(rows, dtype=jnp.int32)
         present = place < n
         if self.batch_size is None:
-            return jnp.where(present, place, 0), present / jnp.maximum(n, 1), within == per_epoch - 1
+            return jnp.where(present, place, 0), present / jnp.maximum(n, 1), Turn(within == per_epoch - 1, epoch)
         shuffled = shuffle(place, n, key, epoch)
         share = present / jnp.maximum(jnp.minimum(n - within * rows, rows), 1)
-        return jnp.where(present, shuffled, 0), share, jnp.asarray(True)
+        return jnp.where(present, shuffled, 0), share, Turn(jnp.asarray(True), epoch)
 
     @property
     def scales_loss(self) -> bool:
@@ -114,8 +104,29 @@ class Sgd:
         """Whether the gradient of one batch is summed over several steps."""
         return self.batch_size is None and rows < largest
 
-    def start(self, variables: Variables, lr: Scalar, accumulates: bool) -> Work:
+    def still(self, work: Work) -> bool:
+        """Whether a step in which no example has a share changes nothing."""
+        return self.scales_loss and not jax.tree.leaves(work.variables.state) and not work.pulls
+
+    def keeps(self, variables: Variables) -> Kept:  # noqa: ARG002
+        """Nothing."""
+        return {}
+
+    def tells(self, variables: Variables) -> dict[str, PyTree]:  # noqa: ARG002
+        """Nothing."""
+        return {}
+
+    def hides(self, variables: Variables) -> dict[str, Array]:  # noqa: ARG002
+        """Nothing."""
+        return {}
+
+    def model(self, variables: Variables, kept: Kept) -> Variables:  # noqa: ARG002
+        """What it was sent."""
+        return variables
+
+    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:  # noqa: ARG002
         """A client's work, not begun."""
+        variables = sent.variables
         gradient = jax.tree.map(jnp.zeros_like, variables.params) if accumulates else None
         return Work(variables, self.optimizer(lr).init(variables.params), gradient)
 
@@ -125,11 +136,11 @@ class Sgd:
         work: Work,
         batch: Batch,
         share: Float[Array, " rows"],
-        last: Bool[Array, ""],
+        turn: Turn,
         lr: Scalar,
         key: Key[Array, ""],
     ) -> Work:
-        """One step: w ← w - η ∇ Σ share·ℓ, or one more term of the gradient where a batch takes several steps.
+        """One step: w ← w - η ∇ (Σ share·ℓ + pulls), or one more term of the gradient where a batch takes several.
 
         On an accelerator plain SGD is computed as w + ∇ Σ (-η·share)·ℓ, which is the same; but η then scales a few
         losses and not every gradient, and the compiler adds a gradient's matrix product right into the weights.
@@ -142,14 +153,16 @@ class Sgd:
 
         params = work.variables.params
         gradient, state = jax.grad(total, has_aux=True)(params)
+        whole = gradient if work.gradient is None else jax.tree.map(jnp.add, work.gradient, gradient)
+        pulled = whole
+        for pull in work.pulls:
+            pulled = jax.tree.map(lambda g, p: g + scale * p, pulled, pull.gradient(params))
+        moved, memory = self.move(params, pulled, work.optimizer, lr)
         if work.gradient is None:
-            params, memory = self.move(params, gradient, work.optimizer, lr)
-            return Work(Variables(params, state), memory, None)
-        gradient = jax.tree.map(jnp.add, work.gradient, gradient)
-        moved, memory = self.move(params, gradient, work.optimizer, lr)
-        params, memory = where(last, (moved, memory), (params, work.optimizer))
-        gradient = where(last, jax.tree.map(jnp.zeros_like, gradient), gradient)
-        return Work(Variables(params, state), memory, gradient)
+            return replace(work, variables=Variables(moved, state), optimizer=memory)
+        moved, memory = where(turn.last, (moved, memory), (params, work.optimizer))
+        left = where(turn.last, jax.tree.map(jnp.zeros_like, whole), whole)
+        return replace(work, variables=Variables(moved, state), optimizer=memory, gradient=left)
 
     def move(self, params: PyTree, gradient: PyTree, memory: PyTree, lr: Scalar) -> tuple[PyTree, PyTree]:
         """The optimiser's step."""
@@ -168,21 +181,22 @@ class Sgd:
             "optimizer": getattr(self.optimizer, "__name__", repr(self.optimizer)),
         }
 
-    def finish(self, work: Work, sent: Variables, n: Int[Array, ""]) -> Reply:
-        """The reply of a client that has done its work."""
-        return Reply(subtract(work.variables, sent), n.astype(jnp.float32))
+    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:  # noqa: ARG002
+        """The reply of a client that has done its work; it keeps nothing."""
+        return Reply(subtract(work.variables, sent.variables), n.astype(jnp.float32), {}), kept
 
+    def checked(self) -> Self:
+        """The same, if its numbers can be used."""
+        batch_size = self.batch_size
+        require(bool(self.lr > 0), "lr", "above 0", self.lr)
+        require(bool(self.epochs >= 1), "epochs", "at least 1", self.epochs)
+        require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
+        require(bool(0 < self.decay <= 1), "decay", "above 0 and at most 1", self.decay)
+        require(self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
+        return self
 
-def checked_sgd(local: Sgd) -> Sgd:
-    """The same, if its numbers can be used."""
-    lr, epochs, batch_size, decay = local.lr, local.epochs, local.batch_size, local.decay
-    microbatch = local.microbatch
-    require(bool(lr > 0), "lr", "above 0", lr)
-    require(bool(epochs >= 1), "epochs", "at least 1", epochs)
-    require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
-    require(bool(0 < decay <= 1), "decay", "above 0 and at most 1", decay)
-    require(microbatch >= 1, "microbatch", "at least 1", microbatch)
-    return local
+    def check(self, variables: Variables) -> None:
+        """Any model will do."""
 
 
 def sgd(
@@ -209,4 +223,4 @@ def sgd(
     fedloom.errors.ArgumentError: epochs must be at least 1, but is 0
     """
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
-    return checked_sgd(Sgd(lr, decay, epochs, batch_size, microbatch, chosen))
+    return Sgd(lr, decay, epochs, batch_size, microbatch, chosen).checked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from fedloom.algorithms import Method
+from fedloom.algorithms import Algorithm, Method
 from fedloom.combine import Reading
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, require
@@ -19,6 +19,10 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     metrics = measured(task, data)
     users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
+    algorithm.local.check(jax.eval_shape(task.init, jax.random.key(0)))
+    if not isinstance(algorithm, Algorithm):
+        kept = algorithm.local.keeps(jax.eval_shape(task.init, jax.random.key(0)))
+        require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
     for need in algorithm.readings:
         if need.metric not in metrics:
             raise UnknownName("the metric of a weighting", need.metric, metrics)

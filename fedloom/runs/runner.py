@@ -299,7 +299,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
         "round": first + rounds,
         "steps": last["steps"] + int(steps),
         "bytes_up": last["bytes_up"] + moved,
-        "bytes_down": last["bytes_down"] + moved,
+        "bytes_down": last["bytes_down"] + program.down * moved,
         "update_norm": float(did.norm[-1, i]),
     }
 

@@ -7,17 +7,18 @@ import optax
 import pytest
 
 from fedloom.errors import ArgumentError, UnknownName
-from fedloom.local import Sgd, sgd
+from fedloom.local import Sent, Sgd, Turn, sgd
 from fedloom.shuffle import words
 from fedloom.tasks import logistic
 
 KEY = words(jax.random.key(3))
+TURN = Turn(jnp.asarray(True), jnp.int32(0))
 
 
 def rows_of(local: Sgd, n: int, rows: int) -> list[tuple[np.ndarray, np.ndarray, bool]]:
     steps = int(local.steps(jnp.int32(n), rows))
     parts = [local.batch(jnp.int32(t), jnp.int32(n), KEY, rows) for t in range(steps)]
-    return [(np.asarray(a), np.asarray(b), bool(c)) for a, b, c in parts]
+    return [(np.asarray(a), np.asarray(b), bool(c.last)) for a, b, c in parts]
 
 
 def test_an_epoch_sees_every_example_once_and_the_next_in_another_order() -> None:
@@ -65,8 +66,8 @@ def test_any_optax_optimiser_takes_its_own_step() -> None:
     task, local = logistic(inputs=2, classes=2), sgd(lr=0.1, optimizer=optax.adam)
     variables = task.init(jax.random.key(0))
     batch = {"x": jnp.ones((1, 2)), "y": jnp.array([0])}
-    work = local.start(variables, 0.1, accumulates=False)
-    moved = local.step(task, work, batch, jnp.ones(1), jnp.asarray(True), 0.1, jax.random.key(0)).variables
+    work = local.start(Sent(variables, {}), {}, 0.1, accumulates=False)
+    moved = local.step(task, work, batch, jnp.ones(1), TURN, 0.1, jax.random.key(0)).variables
     change = moved.params["output"]["w"] - variables.params["output"]["w"]
     np.testing.assert_allclose(jnp.abs(change), 0.1, rtol=1e-4)  # Adam's first step is lr in every direction
 

@@ -1,0 +1,155 @@
+"""Clusters: whole rounds of clustered federation, compiled into one XLA program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import fedloom.engines.devices as machine
+from fedloom.algorithms.clustered import Clustered, ClusterState
+from fedloom.combine.replies import MOMENTS, Replies
+from fedloom.engines.lanes import work_through
+from fedloom.engines.plan import Plan
+from fedloom.engines.program import SCHEDULE, Program, Rounds, together
+from fedloom.engines.readings import judged
+from fedloom.engines.schedule import INIT, deal, stream
+from fedloom.engines.store import View
+from fedloom.engines.users import totals
+from fedloom.tasks.task import Task, Variables
+from fedloom.trees import nbytes
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int, UInt32
+
+
+@dataclass(frozen=True)
+class Clusters(Program):
+    """A program whose state is a few clusters' models; made by :meth:`Compiled.program`."""
+
+    algorithm: Clustered  # type: ignore[assignment]
+
+    @property
+    def down(self) -> int:
+        """A client is sent every cluster's model."""
+        return self.algorithm.clusters
+
+    def model_bytes(self, state: ClusterState) -> int:  # type: ignore[override]
+        """The bytes of one cluster's model."""
+        return nbytes(state.variables) // (len(self.seeds) * self.algorithm.clusters)
+
+    def init(self) -> ClusterState:  # type: ignore[override]
+        """Every experiment's state before its first round: every cluster begins with weights of its own."""
+        clusters, clients = jnp.arange(self.algorithm.clusters), len(self.data)
+
+        def one(algorithm: Clustered, seed: Array) -> ClusterState:
+            models = jax.vmap(lambda c: self.task.init(stream(seed, INIT, c)))(clusters)
+            return algorithm.init(models, clients)
+
+        states: ClusterState = machine.place(jax.jit(jax.vmap(one))(self.algorithm, self.seeds), self.plan.mesh)
+        return states
+
+    def advance(self, state: ClusterState, first: int, rounds: int) -> tuple[ClusterState, Rounds]:  # type: ignore[override]
+        """The state some rounds later, and what those rounds did."""
+        chosen = self.cohorts(first, rounds)
+        dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
+        view, test = self.store.view(dealt), self.store.view(dealt, "test") if self.plan.observed else None
+        return _advance(self.task, self.plan, self.algorithm, view, test, state, self.seeds, dealt)
+
+    def users(self, state: ClusterState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
+        """Metric (and ``count``) → its sum over each client's examples of a part, of the model that it chooses now."""
+        view = self.store.view(np.arange(len(self.data)))
+        choice = _choices(self.task, self.plan, view, state.variables)
+        return super().users(replace(state, choice=choice), split)  # type: ignore[arg-type]
+
+
+def nearest(task: Task, plan: Plan, view: View, models: Variables, clients: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Which of some models has the lowest loss on each client's training data."""
+
+    def one(client: Array) -> Array:
+        found = lax.map(lambda model: totals(task, view, model, view.start[client], view.size[client]), models)
+        return jnp.argmin(jnp.where(jnp.isfinite(found["loss"]), found["loss"], jnp.inf))
+
+    return lax.map(one, jnp.maximum(clients, 0), batch_size=plan.at_once)
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _choices(task: Task, plan: Plan, view: View, models: Variables) -> Int[Array, "X K"]:
+    """What every client chooses; a device asks its share of them."""
+
+    def all_of(view: View, models: Variables) -> Array:
+        of = lambda which: jax.vmap(lambda own: nearest(task, plan, view, own, which))(models)  # noqa: E731
+        found: Array = machine.shared_out(plan.mesh, len(view.size), of)
+        return found
+
+    done: Array = machine.on_each(plan.mesh, all_of, P(), P())(view, models)
+    return done
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _advance(
+    task: Task,
+    plan: Plan,
+    algorithm: Clustered,
+    view: View,
+    test: View | None,
+    state: ClusterState,
+    seeds: UInt32[Array, " X"],
+    schedule: Int[Array, "rounds X devices m"],
+) -> tuple[ClusterState, Rounds]:
+    """Rounds in one program: each device's clients choose and work, then all add up what they have, by cluster."""
+    clusters = algorithm.clusters
+
+    def observed(test: View, before: Variables, update: Variables, cohort: Array) -> dict[str, Array]:
+        """Who took part, and how each did on its own test data before and after its work."""
+        clients = jnp.maximum(cohort, 0)
+        given = (test.start[clients], jnp.where(cohort >= 0, test.size[clients], 0))
+        seen = {"client": cohort}
+        for moment, models in zip(MOMENTS, (before, jax.tree.map(jnp.add, before, update)), strict=True):
+            of = lambda a: judged(task, test, *a)  # noqa: E731
+            values = jax.vmap(lambda *a, of=of: lax.map(of, a, batch_size=plan.at_once))(models, *given)
+            seen |= {f"{moment}_{metric}": value for metric, value in values.items()}
+        return together(plan, seen)
+
+    def rounds(
+        algorithm: Clustered, view: View, test: View | None, state: ClusterState, seeds: Array, schedule: Array
+    ) -> tuple[ClusterState, Rounds]:
+        def one(state: ClusterState, cohort: Array) -> tuple[ClusterState, Rounds]:
+            cohort = cohort[:, 0]
+            choice = jax.vmap(lambda models, clients: nearest(task, plan, view, models, clients))(
+                state.variables, cohort
+            )
+            did, _ = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, cohort, which=choice)
+            told = Replies(jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32), cohort >= 0, {})
+            weights = jnp.where(told.present, jax.vmap(lambda a, r: a.weighting.weigh(r))(algorithm, told), 0)
+            shares = weights[..., None] * (choice[..., None] == jnp.arange(clusters))
+            sums = jax.tree.map(lambda u: jnp.einsum("xmc,xm...->xc...", shares, u), did.update)
+            total, computed = shares.sum(1), did.computed
+            if plan.mesh.size > 1:
+                sums, total, computed = lax.psum((sums, total, computed), machine.AXIS)
+            over = jax.vmap(jax.vmap(jnp.divide))
+            mean = jax.tree.map(lambda a: over(a, jnp.maximum(total, jnp.finfo(jnp.float32).tiny)), sums)
+            everybody, chose = together(plan, (cohort, choice))
+            put = lambda old, who, new: old.at[jnp.where(who >= 0, who, len(old))].set(new, mode="drop")  # noqa: E731
+            ahead = ClusterState(
+                jax.tree.map(jnp.add, state.variables, mean),
+                jax.vmap(put)(state.choice, everybody, chose),
+                state.round + 1,
+            )
+            own = jax.tree.map(lambda a: jax.vmap(lambda a, c: a[c])(a, choice), state.variables)
+            seen = {} if test is None else observed(test, own, did.update, cohort)
+            return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, seen)
+
+        return lax.scan(one, state, schedule)
+
+    done: tuple[ClusterState, Rounds] = machine.on_each(plan.mesh, rounds, *5 * [P()], SCHEDULE)(
+        algorithm, view, test, state, seeds, schedule
+    )
+    return done

@@ -1,0 +1,254 @@
+"""Local: what a client does with the model it was sent, step by step, and what it keeps for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.local.messages import Reply, Sent
+from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.trees import record
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
+
+    Scalar = Float[Array, ""] | float
+    Kept = dict[str, PyTree]
+
+
+@record
+class Turn:
+    """Where in its work a step stands: whether the optimiser moves after it, and in which epoch it is."""
+
+    last: Bool[Array, ""]
+    epoch: Int[Array, ""]
+
+
+@record
+class Toward:
+    """A pull towards a point: the loss has strength/2 · ‖w - point‖² more, its gradient strength · (w - point)."""
+
+    strength: Scalar
+    point: PyTree
+
+    def gradient(self, params: PyTree) -> PyTree:
+        """Strength · (w - point)."""
+        return jax.tree.map(lambda w, a: self.strength * (w - a), params, self.point)
+
+
+@record
+class Along:
+    """A pull in a direction: the loss has ⟨slope, w⟩ more, its gradient the slope."""
+
+    slope: PyTree
+
+    def gradient(self, params: PyTree) -> PyTree:  # noqa: ARG002
+        """The slope."""
+        return self.slope
+
+
+@record
+class Work:
+    """A client's work in progress.
+
+    Arguments:
+        variables: what it trains.
+        optimizer: what its optimiser remembers.
+        gradient: of a batch that takes several steps, so far.
+        pulls: what its loss has beside the task's.
+        beside: other work on the same batches.
+    """
+
+    variables: Variables
+    optimizer: PyTree
+    gradient: PyTree
+    pulls: tuple[Toward | Along, ...] = ()
+    beside: Work | None = None
+
+
+class Local:
+    """What a client does with the model it was sent; :class:`fedloom.local.Sgd`, or something :class:`Around` it."""
+
+    lr: Any
+    decay: Any
+    epochs: Any
+    batch_size: int | None
+
+    @property
+    def passes(self) -> Any:
+        """How many epochs a client works in a round, all in all."""
+        return self.epochs
+
+    @property
+    def personal(self) -> bool:
+        """Whether the model that a client uses is its own."""
+        return False
+
+    def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
+        """How many examples one step computes on, for clients of these sizes."""
+        raise NotImplementedError
+
+    def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
+        """The learning rate of a round."""
+        raise NotImplementedError
+
+    def accumulates(self, rows: int, largest: int) -> bool:
+        """Whether the gradient of one batch is summed over several steps."""
+        raise NotImplementedError
+
+    def still(self, work: Work) -> bool:
+        """Whether a step in which no example has a share changes nothing."""
+        raise NotImplementedError
+
+    def batch(
+        self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
+    ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Turn]:
+        """Which of a client's n examples a step trains on, each one's share of the batch's loss, and where the step
+        stands.
+        """
+        raise NotImplementedError
+
+    def keeps(self, variables: Variables) -> Kept:
+        """What a client keeps from one round to the next, by name, before its first; nothing for most."""
+        raise NotImplementedError
+
+    def tells(self, variables: Variables) -> dict[str, PyTree]:
+        """What clients are told beside the model, by name, before the first round; nothing for most."""
+        raise NotImplementedError
+
+    def hides(self, variables: Variables) -> dict[str, Array]:
+        """What of a model never leaves a client, by name; nothing for most."""
+        raise NotImplementedError
+
+    def model(self, variables: Variables, kept: Kept) -> Variables:
+        """The model that a client uses, of what it was sent and what it keeps."""
+        raise NotImplementedError
+
+    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
+        """A client's work, not begun."""
+        raise NotImplementedError
+
+    def step(
+        self,
+        task: Task,
+        work: Work,
+        batch: Batch,
+        share: Float[Array, " rows"],
+        turn: Turn,
+        lr: Scalar,
+        key: Key[Array, ""],
+    ) -> Work:
+        """One step."""
+        raise NotImplementedError
+
+    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
+        """The reply of a client that has done its work, and what it keeps."""
+        raise NotImplementedError
+
+    def checked(self) -> Self:
+        """The same, if its numbers can be used."""
+        raise NotImplementedError
+
+    def check(self, variables: Variables) -> None:
+        """Raise an :class:`ArgumentError` if it cannot work on such a model."""
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        """What it is made of, by name."""
+        raise NotImplementedError
+
+    def steps(self, n: Int[Array, "*shape"], rows: int) -> Int[Array, "*shape"]:
+        """How many steps a client with n examples takes."""
+        return self.passes * -(-n // rows)
+
+    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+        """How often the optimiser of a client with n examples moves."""
+        return self.passes * (jnp.ones_like(n) if self.batch_size is None else -(-n // self.batch_size))
+
+
+class Around(Local):
+    """Local work that differs from other local work in a few things: whatever is not said here, the inner one does."""
+
+    inner: Local
+
+    lr = property(lambda self: self.inner.lr)
+    decay = property(lambda self: self.inner.decay)
+    epochs = property(lambda self: self.inner.epochs)
+    batch_size = property(lambda self: self.inner.batch_size)
+    passes = property(lambda self: self.inner.passes)
+    personal = property(lambda self: self.inner.personal)
+
+    def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
+        """The inner one's."""
+        return self.inner.rows(sizes)
+
+    def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
+        """The inner one's."""
+        return self.inner.rate(round)
+
+    def accumulates(self, rows: int, largest: int) -> bool:
+        """The inner one's."""
+        return self.inner.accumulates(rows, largest)
+
+    def still(self, work: Work) -> bool:
+        """The inner one's."""
+        return self.inner.still(work)
+
+    def batch(
+        self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
+    ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Turn]:
+        """The inner one's."""
+        return self.inner.batch(step, n, key, rows)
+
+    def keeps(self, variables: Variables) -> Kept:
+        """The inner one's."""
+        return self.inner.keeps(variables)
+
+    def tells(self, variables: Variables) -> dict[str, PyTree]:
+        """The inner one's."""
+        return self.inner.tells(variables)
+
+    def hides(self, variables: Variables) -> dict[str, Array]:
+        """The inner one's."""
+        return self.inner.hides(variables)
+
+    def model(self, variables: Variables, kept: Kept) -> Variables:
+        """The inner one's."""
+        return self.inner.model(variables, kept)
+
+    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
+        """The inner one's."""
+        return self.inner.start(sent, kept, lr, accumulates)
+
+    def step(
+        self,
+        task: Task,
+        work: Work,
+        batch: Batch,
+        share: Float[Array, " rows"],
+        turn: Turn,
+        lr: Scalar,
+        key: Key[Array, ""],
+    ) -> Work:
+        """The inner one's."""
+        return self.inner.step(task, work, batch, share, turn, lr, key)
+
+    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
+        """The inner one's."""
+        return self.inner.finish(work, sent, kept, n, lr)
+
+    def checked(self) -> Self:
+        """The same, if the inner one's numbers can be used."""
+        self.inner.checked()
+        return self
+
+    def check(self, variables: Variables) -> None:
+        """What the inner one needs."""
+        self.inner.check(variables)
+
+    def describe(self) -> dict[str, Any]:
+        """What the inner one is made of."""
+        return self.inner.describe()

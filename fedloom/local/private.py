@@ -1,0 +1,153 @@
+"""Private: some layers are every client's own and never leave it.
+
+The head: FedPer (Arivazhagan et al. 2019), or trained first and alone, FedRep (Collins et al. 2021); the layers that
+normalise, with their statistics: FedBN (Li et al. 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+import jax.numpy as jnp
+
+from fedloom.errors import ArgumentError, require
+from fedloom.local.local import Around, Local, Turn, Work
+from fedloom.local.messages import Reply, Sent
+from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.trees import names, record, static
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, Key
+
+    from fedloom.local.local import Kept, Scalar
+
+PRIVATE = "private"
+
+
+@record
+class Private(Around):
+    """A client's model is the shared layers that it was sent with its own private ones. Build it with :func:`private`.
+
+    With ``first`` epochs for the private layers, they are trained first and alone, then the shared ones alone.
+    """
+
+    inner: Local
+    first: Int[Array, ""] | int
+    layers: tuple[str, ...] = static()
+    alternates: bool = static()
+
+    @property
+    def passes(self) -> Any:
+        """The inner epochs, and those before them."""
+        return self.inner.passes + self.first
+
+    @property
+    def personal(self) -> bool:
+        """Every client uses its own layers."""
+        return True
+
+    def own(self, name: str) -> bool:
+        """Whether what has this dotted name is private."""
+        return any(fnmatchcase(part, layer) for part in name.split(".") for layer in self.layers)
+
+    def keeps(self, variables: Variables) -> Kept:
+        """Its private layers, at first those that everybody begins with."""
+        return {**self.inner.keeps(variables), PRIVATE: self.hides(variables)}
+
+    def hides(self, variables: Variables) -> dict[str, Array]:
+        """The private numbers of a model, by name."""
+        leaves = jax.tree.leaves(variables)
+        return {name: leaf for name, leaf in zip(names(variables), leaves, strict=True) if self.own(name)}
+
+    def model(self, variables: Variables, kept: Kept) -> Variables:
+        """What it was sent, with its own layers."""
+        whole: Variables = jax.tree.map(lambda name, a: kept[PRIVATE].get(name, a), named(variables), variables)
+        return self.inner.model(whole, kept)
+
+    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
+        """The inner work on that model."""
+        return self.inner.start(self.completed(sent, kept), kept, lr, accumulates)
+
+    def completed(self, sent: Sent, kept: Kept) -> Sent:
+        """What was sent, with its own layers."""
+        whole = jax.tree.map(lambda name, a: kept[PRIVATE].get(name, a), named(sent.variables), sent.variables)
+        return replace(sent, variables=whole)
+
+    def step(
+        self,
+        task: Task,
+        work: Work,
+        batch: Batch,
+        share: Float[Array, " rows"],
+        turn: Turn,
+        lr: Scalar,
+        key: Key[Array, ""],
+    ) -> Work:
+        """One step of all layers; or of the private ones alone in the first epochs, then of the shared ones alone."""
+        done = self.inner.step(task, work, batch, share, turn, lr, key)
+        if not self.alternates:
+            return done
+        before, after = work.variables, done.variables
+        head = turn.epoch < self.first
+        moved = jax.tree.map(
+            lambda name, a, b: jnp.where(head == self.own(name), b, a),
+            named(before).params,
+            before.params,
+            after.params,
+        )
+        return replace(done, variables=Variables(moved, after.state))
+
+    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
+        """The inner reply without its own layers, which it keeps."""
+        reply, rest = self.inner.finish(work, self.completed(sent, kept), kept, n, lr)
+        shared = jax.tree.map(
+            lambda name, a: jnp.zeros_like(a) if self.own(name) else a, named(reply.update), reply.update
+        )
+        return replace(reply, update=shared), {**rest, PRIVATE: self.hides(work.variables)}
+
+    def checked(self) -> Self:
+        """The same, if its numbers can be used."""
+        require(len(self.layers) > 0, "private", "at least one layer", self.layers)
+        require(bool(self.first >= self.alternates), "head_epochs", "at least 1", self.first)
+        return super().checked()
+
+    def check(self, variables: Variables) -> None:
+        """Raise an :class:`ArgumentError` unless the model has such layers, and others."""
+        every = names(variables)
+        layers = sorted({name.split(".")[1] for name in every})
+        for layer in self.layers:
+            if not any(fnmatchcase(part, layer) for name in every for part in name.split(".")):
+                raise ArgumentError("private", f"layers that the model has ({', '.join(layers)})", layer)
+        if all(self.own(name) for name in names(variables) if name.startswith("params.")):
+            raise ArgumentError("private", f"some of the model's layers ({', '.join(layers)}), not all", self.layers)
+        super().check(variables)
+
+    def describe(self) -> dict[str, Any]:
+        """The inner work, and which layers are private."""
+        first = {"head_epochs": int(self.first)} if self.alternates else {}
+        return {**self.inner.describe(), "private": ",".join(self.layers), **first}
+
+
+def private(layers: str, local: Local, *, head_epochs: int | None = None) -> Private:
+    """Some layers are every client's own.
+
+    Arguments:
+        layers: their names, comma-separated; ``*`` stands for anything: ``output``, ``norm*``.
+        local: how a client trains.
+        head_epochs: so many epochs are for the private layers alone, then the local work's for the others alone
+            (FedRep); ``None`` trains all of them together (FedPer).
+
+    >>> from fedloom.local import sgd
+    >>> private("output", sgd(epochs=2), head_epochs=3).passes
+    5
+    """
+    chosen = tuple(layer.strip() for layer in layers.split(",") if layer.strip())
+    return Private(local, head_epochs or 0, chosen, head_epochs is not None).checked()
+
+
+def named(variables: Variables) -> Variables:
+    """The same tree, of names."""
+    return jax.tree.unflatten(jax.tree.structure(variables), names(variables))

@@ -1,0 +1,260 @@
+"""Each variant against the same algorithm written out by hand, on a task of two numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from quadratic import points, quadratic
+
+import fedloom.engines.keeping as keeping
+from fedloom.algorithms import Algorithm, ditto, fedavg, fedper, fedprox, fedrep, ifca, qfedavg, scaffold
+from fedloom.combine import by_size, uniform
+from fedloom.engines import Program, compiled
+from fedloom.errors import ArgumentError
+from fedloom.local import private, proximal, sgd
+from fedloom.local import scaffold as corrected
+from fedloom.runs import run
+from fedloom.tasks import two_nn
+from fedloom.trees import member
+
+LAYOUTS: list[dict[str, Any]] = [{}, {"devices": 1}, {"lanes": 2, "devices": 1}]
+ETA, STEPS, ROUNDS = 0.1, 3, 4
+VALUES = [4.0, -1.0, 2.0, 0.5]
+WORK = {"lr": ETA, "epochs": STEPS, "batch_size": None}
+
+
+def trained(algorithm: Any, layout: dict[str, Any], rounds: int = ROUNDS, **start: float) -> tuple[Program, Any]:
+    program = compiled(**layout).program(points(VALUES), quadratic(**start), [algorithm], [7])
+    state = program.init()
+    for r in range(rounds):
+        state, _ = program.advance(state, r, 1)
+    return program, state
+
+
+def model(state: Any) -> tuple[float, float]:
+    params = member(state, 0).variables.params
+    return float(params["body"]["w"]), float(params["output"]["w"])
+
+
+def own(program: Program, state: Any, k: int) -> tuple[float, float]:
+    params = program.algorithm.model(member(state, 0), jnp.int32(k)).params
+    return float(params["body"]["w"]), float(params["output"]["w"])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fedprox_by_hand(layout: dict[str, Any]) -> None:
+    w, mu = 0.0, 0.7
+    for _ in range(ROUNDS):
+        ends = []
+        for x in VALUES:
+            y = w
+            for _ in range(STEPS):
+                y -= ETA * (2 * (y - x) + mu * (y - w))  # a and b move alike: their sum moves twice
+            ends.append(y)
+        w = float(np.mean(ends))
+    _, state = trained(fedprox(mu, fraction=1.0, weighting=uniform, **WORK), layout)
+    np.testing.assert_allclose(sum(model(state)), w, rtol=1e-5)
+
+
+def test_fedprox_with_no_pull_is_fedavg() -> None:
+    plain, pulled = (trained(a, {})[1] for a in (fedavg(fraction=0.5, **WORK), fedprox(0.0, fraction=0.5, **WORK)))
+    assert model(plain) == model(pulled)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_scaffold_by_hand(fraction: float, layout: dict[str, Any]) -> None:
+    program, state = trained(scaffold(fraction=fraction, **WORK), layout)
+    clients = len(VALUES)
+    w, c, controls = 0.0, 0.0, [0.0] * clients  # of one of the two numbers; the other is the same
+    for cohort in program.cohorts(0, ROUNDS)[:, 0]:
+        ends, before = [], list(controls)
+        for k in cohort:
+            y = w
+            for _ in range(STEPS):
+                y -= ETA * ((2 * y - VALUES[k]) - before[k] + c)
+            controls[k] = before[k] - c + (w - y) / (STEPS * ETA)
+            ends.append(y)
+        w = float(np.mean(ends))
+        c += (sum(controls) - sum(before)) / clients
+    np.testing.assert_allclose(model(state), (w, w), rtol=1e-5)
+    alone = member(state, 0)
+    np.testing.assert_allclose(alone.aside["control"]["body"]["w"], c, rtol=1e-4)
+    kept = [float(alone.kept.rows["control"]["output"]["w"][alone.kept.place[k]]) for k in range(clients)]
+    np.testing.assert_allclose(kept, controls, rtol=1e-4, atol=1e-6)
+
+
+def test_scaffold_finds_the_mean_that_unlike_clients_pull_from() -> None:
+    """Clients with different curvatures: federated averaging ends beside the optimum, SCAFFOLD on it."""
+    data = points([0.0, 8.0])
+    task = quadratic()
+    data.columns["x"][:3] = [0.0, 0.0, 0.0]
+    stiff = task.loss
+    steep = type(task)(
+        "steep", task.init, lambda v, b, k: (stiff(v, b, k)[0] * jnp.where(b["x"] > 0, 4.0, 1.0), v.state), task.metrics
+    )
+    found = []
+    for algorithm in (fedavg(fraction=1.0, lr=0.05, epochs=10), scaffold(fraction=1.0, lr=0.05, epochs=10)):
+        final = run(data, steep, algorithm, rounds=200, evaluate=["test"]).variables.params
+        found.append(float(final["body"]["w"] + final["output"]["w"]))
+    assert abs(found[1] - 6.4) < 1e-3 < abs(found[0] - 6.4)  # ½(w² + 4 (w - 8)²) is least at 6.4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_ditto_by_hand(layout: dict[str, Any]) -> None:
+    mu = 0.5
+    program, state = trained(ditto(mu, fraction=0.5, weighting=uniform, **WORK), layout)
+    w, owned = 0.0, [0.0] * len(VALUES)
+    for cohort in program.cohorts(0, ROUNDS)[:, 0]:
+        ends = []
+        for k in cohort:
+            y = w
+            for _ in range(STEPS):
+                y -= ETA * (2 * y - VALUES[k])
+                owned[k] -= ETA * (2 * owned[k] - VALUES[k] + mu * (owned[k] - w))
+            ends.append(y)
+        w = float(np.mean(ends))
+    np.testing.assert_allclose(model(state), (w, w), rtol=1e-5)
+    for k, v in enumerate(owned):
+        np.testing.assert_allclose(own(program, state, k), (v, v), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("first", [None, 2])
+def test_private_heads_by_hand(first: int | None, layout: dict[str, Any]) -> None:
+    options = {"fraction": 0.5, "weighting": uniform, **WORK}
+    algorithm = fedper("output", **options) if first is None else fedrep("output", first, **options)
+    program, state = trained(algorithm, layout, a=1.0, b=0.25)
+    body, heads = 1.0, [0.25] * len(VALUES)
+    for cohort in program.cohorts(0, ROUNDS)[:, 0]:
+        ends = []
+        for k in cohort:
+            a = body
+            for _ in range(first or 0):
+                heads[k] -= ETA * (a + heads[k] - VALUES[k])
+            for _ in range(STEPS):
+                slope = a + heads[k] - VALUES[k]
+                a -= ETA * slope
+                heads[k] -= 0.0 if first else ETA * slope
+            ends.append(a)
+        body = float(np.mean(ends))
+    assert model(state)[1] == 0.25  # the server never sees a head
+    for k, head in enumerate(heads):
+        np.testing.assert_allclose(own(program, state, k), (body, head), rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("q", [0.0, 1.0, 2.5])
+def test_q_fedavg_by_hand(q: float, layout: dict[str, Any]) -> None:
+    w = np.zeros(2)
+    for _ in range(ROUNDS):
+        top, bottom = np.zeros(2), 0.0
+        for x in VALUES:
+            y = w.copy()
+            for _ in range(STEPS):
+                y -= ETA * (y.sum() - x)
+            loss, delta = 0.5 * (w.sum() - x) ** 2, (w - y) / ETA
+            top += loss**q * delta
+            bottom += q * loss ** (q - 1) * (delta @ delta) + loss**q / ETA
+        w -= top / bottom
+    _, state = trained(qfedavg(q, fraction=1.0, **WORK), layout)
+    np.testing.assert_allclose(model(state), w, rtol=2e-4)
+
+
+def test_q_of_zero_is_the_plain_average() -> None:
+    fair, plain = (trained(a, {})[1] for a in (qfedavg(0.0, **WORK), fedavg(weighting=uniform, **WORK)))
+    np.testing.assert_allclose(model(fair), model(plain), rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_clusters_find_their_clients(layout: dict[str, Any]) -> None:
+    values = [10.0, 11.0, -9.0, -10.0, -11.0]
+    task = quadratic()
+    apart = type(task)("apart", lambda key: jax.tree.map(lambda a: a + jax.random.normal(key), task.init(key)),
+                       task.loss, task.metrics)  # fmt: skip
+    program = compiled(**layout).program(points(values), apart, [ifca(2, fraction=1.0, weighting=by_size, **WORK)], [1])
+    state, _ = program.advance(program.init(), 0, 30)
+    alone = member(state, 0)
+    centres = sorted(float(sum(jax.tree.leaves(jax.tree.map(lambda a, c=c: a[c], alone.variables)))) for c in range(2))
+    np.testing.assert_allclose(centres, [-10.0, 10.5], rtol=1e-3)
+    assert len(set(alone.choice[:2].tolist())) == len(set(alone.choice[2:].tolist())) == 1
+    found = program.users(state, "test")
+    np.testing.assert_allclose(found["loss"][0], [0.125, 0.125, 0.5, 0, 0.5], atol=0.02)
+
+
+def test_one_cluster_is_fedavg() -> None:
+    program, state = trained(ifca(1, fraction=0.5, **WORK), {})
+    _, plain = trained(fedavg(fraction=0.5, **WORK), {})
+    one = jax.tree.map(lambda a: float(a[0, 0]), state.variables.params)
+    np.testing.assert_allclose((one["body"]["w"], one["output"]["w"]), model(plain), rtol=1e-6)
+    assert program.down == 1
+
+
+@pytest.mark.parametrize("make", [scaffold, ditto, fedper, lambda **o: ifca(2, **o)])
+def test_what_clients_keep_survives_a_stop(make: Any, tmp_path: Path) -> None:
+    algorithm, data, task = make(fraction=0.5, **WORK), points(VALUES), quadratic(1.0, 0.5)
+    whole = run(data, task, algorithm, rounds=6, evaluate=["test"], directory=tmp_path / "whole")
+    run(data, task, algorithm, rounds=3, evaluate=["test"], directory=tmp_path / "cut")
+    rest = run(data, task, algorithm, rounds=6, evaluate=["test"], directory=tmp_path / "cut")
+    assert whole.history.column("test_loss").tolist() == rest.history.column("test_loss").tolist()
+
+
+def test_only_visited_clients_take_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "ROOM", 0)
+    program = compiled(devices=1).program(points([1.0] * 1000), quadratic(), [scaffold(fraction=0.004, **WORK)], [0])
+    state, _ = program.advance(program.init(), 0, 3)
+    visited = len(np.unique(program.cohorts(0, 3)))
+    assert visited <= 12
+    assert state.kept.rows["control"]["body"]["w"].shape == (1, visited + 1)
+    assert int((np.asarray(state.kept.place) > 0).sum()) == visited
+
+
+def test_variants_compose() -> None:
+    local = private("output", proximal(0.3, corrected(sgd(**WORK))))
+    program, state = trained(fedavg(fraction=1.0, local=local), {})
+    assert np.isfinite(own(program, state, 0)).all()
+    assert sorted(member(state, 0).kept.rows) == ["control", "private"]
+
+
+@pytest.mark.parametrize(("make", "sent"), [(fedavg, 16), (scaffold, 32), (fedper, 8)])
+def test_bytes_are_those_that_are_sent(make: Any, sent: int) -> None:
+    program, state = trained(make(fraction=0.5, **WORK), {}, 1)
+    assert program.model_bytes(state) * program.moved == sent  # two clients, two numbers of four bytes
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fedprox(-1.0), "mu must be at least 0, but is -1.0"),
+        (lambda: ditto(-0.5), "mu must be at least 0"),
+        (lambda: fedper(""), "private must be at least one layer"),
+        (lambda: fedrep(head_epochs=0), "head_epochs must be at least 1, but is 0"),
+        (lambda: ifca(0), "clusters must be at least 1, but is 0"),
+        (lambda: qfedavg(-1), "q must be at least 0"),
+        (lambda: scaffold(optimizer="momentum"), "optimizer must be sgd with scaffold, but is 'momentum'"),
+    ],
+)
+def test_bad_arguments(make: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (fedper("ouput"), r"private must be layers that the model has \(body, output\), but is 'ouput'"),
+        (fedper("*"), r"private must be some of the model's layers \(body, output\), not all"),
+        (ifca(local=corrected(sgd())), "local must be work that keeps nothing"),
+    ],
+)
+def test_a_model_must_have_what_is_private(algorithm: Algorithm, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        run(points(VALUES), quadratic(), algorithm, rounds=1, evaluate=["test"])
+
+
+def test_a_variant_on_a_real_model() -> None:
+    task = two_nn(inputs=784)
+    assert fedper("output").local.hides(task.init(jax.random.key(0))).keys() == {"params.output.b", "params.output.w"}
