@@ -7,7 +7,7 @@ from typing import Any
 import fedloom.local as work
 from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.fedavg import fedavg
-from fedloom.combine import fair, uniform
+from fedloom.combine import fair
 from fedloom.local import Local, sgd
 
 TOGETHER = ("fraction", "server", "weighting")  # what is federated averaging's; the rest is local work's
@@ -35,9 +35,9 @@ def fedprox(mu: float = 0.01, *, local: Local | None = None, **options: Any) -> 
 
 def scaffold(*, local: Local | None = None, **options: Any) -> Algorithm:
     """SCAFFOLD (Karimireddy et al. 2020): every client keeps an estimate of its own gradient and corrects its steps by
-    how that differs from everybody's. All count the same, as in the paper, unless told otherwise.
+    how that differs from everybody's. (In the paper all count the same: ``weighting=uniform``.)
     """
-    return _around(work.scaffold, local, {"weighting": uniform, **options})
+    return _around(work.scaffold, local, options)
 
 
 def ditto(mu: float = 0.1, *, local: Local | None = None, **options: Any) -> Algorithm:

@@ -37,10 +37,12 @@ from fedloom.runs.plot import plot
 from fedloom.runs.prepare import federated
 from fedloom.runs.runner import Run, Settings, train
 from fedloom.runs.sweep import SWEPT, combinations, sweep
+from fedloom.runs.users import bands, mixing
 
 LISTS = ("evaluate", "drop", "categorical")
 """Fields that are lists themselves, and cannot be swept."""
 EXPERIMENT, SWEEP, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "sweep.json", "figure.png", "clients.png", "central"
+USERS, MIXING = "users.png", "mixing.png"
 
 
 @with_fields()
@@ -151,7 +153,7 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     plan = json.loads((folder / SWEEP).read_text())
     experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
     data = build(experiment, folder, manner)
-    first = {name: values[0] for name, values in axes.items() if name in ("exclude", "temperature")}
+    first = {name: values[0] for name, values in axes.items() if name in ("exclude", "temperature", "mu", "q")}
     task, algorithm = experiment.build_task(data), experiment.replace(**first).build_algorithm()
     for point in combinations(algorithm, axes, seeds):
         fields = dict(part.split("=") for part in point.label.split(","))
@@ -159,7 +161,7 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
     with report.live(errors, experiment.stop(), manner.shows) as watch:
         runs = sweep(data, task, algorithm, seeds=seeds, directory=folder, evaluate=experiment.splits, watch=watch,
-                     **rules, **axes)  # fmt: skip
+                     users=experiment.users == "yes", **rules, **axes)  # fmt: skip
     plot([(r.label, r.history) for r in runs], target=experiment.target, file=folder / FIGURE)
     table = report.comparison(runs, experiment.target)
     tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
@@ -184,12 +186,23 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
     compared = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
-    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}"
+    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(runs[0], folder)
     tell(manner.quiet, manner.json, result, *tables, *compared, files)
     for run in runs:
         if run.diverged:
             raise FedloomError(run.stopped)
     leave_if_interrupted(runs, folder)
+
+
+def users_drawn(run: Run, folder: Path) -> str:
+    """Draw how users fared, if that was measured, and how they mixed, if they did; where that is."""
+    if not len(run.users):
+        return ""
+    bands([(run.label, run.users)], file=folder / USERS)
+    if "mixing" not in run.users.columns:
+        return f"   Users: {folder / USERS}"
+    mixing(run.users, file=folder / MIXING)
+    return f"   Users: {folder / USERS}, {folder / MIXING}"
 
 
 def build(experiment: Experiment, folder: Path, manner: Manner) -> FederatedData:
@@ -210,7 +223,7 @@ def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: M
     task, algorithm = experiment.build_task(data), experiment.build_algorithm()
     write_text(folder / EXPERIMENT, experiment.to_toml())
     stop = experiment.stop()
-    settings = Settings(stop, experiment.splits, experiment.every)
+    settings = Settings(stop, experiment.splits, experiment.every, users=experiment.users == "yes")
     label = f"{experiment.model}, {data.name}"
     with report.live(errors, stop, manner.shows) as watch:
         [run] = train(compiled(), data, task, [algorithm], [experiment.seed], settings, [folder], [label],

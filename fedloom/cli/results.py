@@ -14,6 +14,7 @@ from fedloom.errors import ArgumentError
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.plot import AGAINST, plot
 from fedloom.runs.runner import load
+from fedloom.runs.users import bands
 
 
 def plot_command(
@@ -22,11 +23,12 @@ def plot_command(
     against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps; one column each")] = (
         "rounds,bytes,seconds"
     ),
+    users: Annotated[bool, typer.Option("--users", help="how users fared instead, of runs with --users yes")] = False,
     file: Annotated[Path, typer.Option(help="where to save it: png, pdf or svg")] = Path("figure.png"),
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Draw accuracy and loss of one or several runs against rounds, bytes and seconds."""
+    """Draw accuracy and loss of one or several runs against rounds, bytes and seconds; or how their users fared."""
     with told(debug):
         runs = [load(folder) for folder in directories]
         for x in against.split(","):
@@ -34,8 +36,11 @@ def plot_command(
                 raise ArgumentError("against", "any of " + ", ".join(AGAINST), x)
         names = [run.label for run in runs]
         labels = [str(d) if names.count(n) > 1 else n for n, d in zip(names, directories, strict=True)]
-        pairs = [(label, run.history) for label, run in zip(labels, runs, strict=True)]
-        plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)
+        if users:
+            bands([(label, r.users) for label, r in zip(labels, runs, strict=True)], metric.split(",")[0], file)
+        else:
+            pairs = [(label, run.history) for label, run in zip(labels, runs, strict=True)]
+            plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)
         if not quiet:
             console.print(f"Figure: {file}")
 

@@ -15,10 +15,10 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.clustered import Clustered, ClusterState
-from fedloom.combine.replies import MOMENTS, Replies
+from fedloom.combine.replies import Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, Program, Rounds, together
+from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, together
 from fedloom.engines.readings import judged
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
@@ -60,7 +60,7 @@ class Clusters(Program):
         """The state some rounds later, and what those rounds did."""
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
-        view, test = self.store.view(dealt), self.store.view(dealt, "test") if self.plan.observed else None
+        view, test = self.store.view(dealt), {part: self.store.view(dealt, part) for part in self.tested}
         return _advance(self.task, self.plan, self.algorithm, view, test, state, self.seeds, dealt)
 
     def users(self, state: ClusterState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
@@ -99,7 +99,7 @@ def _advance(
     plan: Plan,
     algorithm: Clustered,
     view: View,
-    test: View | None,
+    test: dict[str, View],
     state: ClusterState,
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
@@ -107,19 +107,21 @@ def _advance(
     """Rounds in one program: each device's clients choose and work, then all add up what they have, by cluster."""
     clusters = algorithm.clusters
 
-    def observed(test: View, before: Variables, update: Variables, cohort: Array) -> dict[str, Array]:
-        """Who took part, and how each did on its own test data before and after its work."""
-        clients = jnp.maximum(cohort, 0)
-        given = (test.start[clients], jnp.where(cohort >= 0, test.size[clients], 0))
-        seen = {"client": cohort}
-        for moment, models in zip(MOMENTS, (before, jax.tree.map(jnp.add, before, update)), strict=True):
-            of = lambda a: judged(task, test, *a)  # noqa: E731
-            values = jax.vmap(lambda *a, of=of: lax.map(of, a, batch_size=plan.at_once))(models, *given)
-            seen |= {f"{moment}_{metric}": value for metric, value in values.items()}
+    def observed(test: dict[str, View], before: Variables, update: Variables, cohort: Array) -> dict[str, Array]:
+        """Who took part, and how each did on test data before and after its work."""
+        clients, seen = jnp.maximum(cohort, 0), {"client": cohort}
+        models = {"before": before, "after": jax.tree.map(jnp.add, before, update)}
+        for name, part, moment in SEEN:
+            if part in test:
+                view = test[part]
+                of = lambda given, view=view: judged(task, view, *given)  # noqa: E731
+                given = (models[moment], view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0))
+                values = jax.vmap(lambda *a, of=of: lax.map(of, a, batch_size=plan.at_once))(*given)
+                seen |= {f"{name}_{metric}": value for metric, value in values.items()}
         return together(plan, seen)
 
     def rounds(
-        algorithm: Clustered, view: View, test: View | None, state: ClusterState, seeds: Array, schedule: Array
+        algorithm: Clustered, view: View, test: dict[str, View], state: ClusterState, seeds: Array, schedule: Array
     ) -> tuple[ClusterState, Rounds]:
         def one(state: ClusterState, cohort: Array) -> tuple[ClusterState, Rounds]:
             cohort = cohort[:, 0]
@@ -144,7 +146,7 @@ def _advance(
                 state.round + 1,
             )
             own = jax.tree.map(lambda a: jax.vmap(lambda a, c: a[c])(a, choice), state.variables)
-            seen = {} if test is None else observed(test, own, did.update, cohort)
+            seen = observed(test, own, did.update, cohort) if test else {}
             return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, seen)
 
         return lax.scan(one, state, schedule)

@@ -15,11 +15,11 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
-from fedloom.combine.replies import MOMENTS, Reading, Replies
+from fedloom.combine.replies import Reading, Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.pairs import Everyone, everyone, pairs
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, Program, Rounds
+from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds
 from fedloom.engines.schedule import deal
 from fedloom.engines.store import View
 from fedloom.engines.users import each
@@ -28,6 +28,8 @@ from fedloom.trees import nbytes
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, UInt32
+
+SHOWN = 256  # users up to which the mixing matrix is shown
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Peers(Program):
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
         examples = {part: self.everyone(part) for part in sorted({n.part for n in self.algorithm.readings})}
-        view, test = self.store.view(dealt), self.store.view(dealt, "test") if self.plan.observed else None
+        view, test = self.store.view(dealt), {part: self.store.view(dealt, part) for part in self.tested}
         return _advance(self.task, self.plan, self.algorithm, view, test, examples, state, self.seeds, dealt)
 
     def everyone(self, part: str) -> Everyone:
@@ -69,7 +71,7 @@ def _advance(
     plan: Plan,
     algorithm: Personalised,
     view: View,
-    test: View | None,
+    test: dict[str, View],
     examples: dict[str, Everyone],
     state: PeerState,
     seeds: UInt32[Array, " X"],
@@ -88,19 +90,22 @@ def _advance(
         return {need.name: found[need.part, need.moment][need.metric] for need in needs}
 
     def observed(
-        test: View, algorithm: Personalised, before: PeerState, after: PeerState, present: Array
+        test: dict[str, View], algorithm: Personalised, before: PeerState, after: PeerState, told: Replies
     ) -> dict[str, Array]:
-        """Who took part, and how each did on its own test data before and after its work."""
-        seen = {"client": jnp.where(present > 0, jnp.arange(users), -1)}
-        for moment, state in zip(MOMENTS, (before, after), strict=True):
-            sums = each(task, plan, algorithm, test, state)
-            seen |= {f"{moment}_{name}": value / sums["count"] for name, value in sums.items() if name != "count"}
+        """Who took part, how each did on test data before and after its work, and how they mixed."""
+        seen = {"client": jnp.where(told.present, jnp.arange(users), -1)}
+        for name, part, moment in SEEN:
+            if part in test:
+                sums = each(task, plan, algorithm, test[part], before if moment == "before" else after)
+                seen |= {f"{name}_{m}": value / sums["count"] for m, value in sums.items() if m != "count"}
+        if users <= SHOWN:
+            seen["mixing"] = jax.vmap(lambda a, replies: a.mixer.matrix(replies))(algorithm, told)
         return seen
 
     def rounds(
         algorithm: Personalised,
         view: View,
-        test: View | None,
+        test: dict[str, View],
         examples: dict[str, Everyone],
         state: PeerState,
         seeds: Array,
@@ -127,7 +132,8 @@ def _advance(
             )
             mixed = jax.vmap(lambda a, replies, x: a.mixer.mix(replies, x))(algorithm, told, trained)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
-            seen = {} if test is None else observed(test, algorithm, state, replace(state, variables=trained), present)
+            after = replace(state, variables=trained)
+            seen = observed(test, algorithm, state, after, told) if test else {}
             return PeerState(mixed, state.round + 1), Rounds(norm, computed, seen)
 
         return lax.scan(one, state, schedule)

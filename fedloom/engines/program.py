@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm, ServerState
-from fedloom.combine.replies import MOMENTS, Replies
+from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.evaluate import Judge
 from fedloom.engines.keeping import enter, returned, taken
@@ -23,7 +23,7 @@ from fedloom.engines.lanes import Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
-from fedloom.engines.store import Store, View
+from fedloom.engines.store import GLOBAL, Store, View
 from fedloom.engines.users import users
 from fedloom.tasks.task import Task
 from fedloom.trees import nbytes, record, where
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+SEEN = (("before", "test", "before"), ("after", "test", "after"), ("global", GLOBAL, "after"))
+"""What is observed of clients: its name, on which part, and of which moment's model."""
 SCHEDULE = P(None, None, machine.AXIS)  # of a schedule (rounds, experiments, devices, clients) a device has its part
 
 
@@ -44,7 +46,8 @@ class Rounds:
         norm: of the mean update; where every user has its own model, the root mean square of all users' updates.
         computed: how many steps were computed.
         users: where clients are observed, ``client``, who took part (-1 is nobody), and each metric of each of them on
-            its own test data before and after its work (``before_accuracy``, …).
+            its own test data before and after its work (``before_accuracy``, …), and after it on everybody's
+            (``global_accuracy``, …); and ``mixing``, M, where every user has its own model.
     """
 
     norm: Float[Array, "rounds members"]
@@ -86,6 +89,13 @@ class Program:
         """The bytes that are sent with one model."""
         return (nbytes(state.sent) - nbytes(self.algorithm.local.hides(state.variables))) // len(self.seeds)
 
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """The parts on which clients are observed: their own test data, and everybody's where that is another."""
+        if not self.plan.observed:
+            return ()
+        return ("test", GLOBAL) if "test" in self.data.clients else ("test",)
+
     def place(self, state: ServerState) -> ServerState:
         """A state that was saved, back on the devices."""
         placed: ServerState = machine.place(state, self.plan.mesh)
@@ -111,7 +121,7 @@ class Program:
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             view = self.store.view(dealt)
-            parts_read = {need.part for need in self.algorithm.readings} | ({"test"} if self.plan.observed else set())
+            parts_read = {need.part for need in self.algorithm.readings} | set(self.tested)
             judged = {part: self.store.view(dealt, part) for part in sorted(parts_read)}
             state, did = _advance(self.task, self.plan, self.algorithm, view, judged, state, self.seeds, dealt)
             parts.append(did)
@@ -187,9 +197,10 @@ def observed(
 ) -> dict[str, Array]:
     """Who took part, and how each did on its own test data before and after its work."""
     seen = {"client": cohort}
-    for moment in MOMENTS:
-        values = measured(task, plan, judged["test"], worked, cohort, moment)
-        seen |= {f"{moment}_{metric}": value for metric, value in values.items()}
+    for name, part, moment in SEEN:
+        if part in judged:
+            values = measured(task, plan, judged[part], worked, cohort, moment)
+            seen |= {f"{name}_{metric}": value for metric, value in values.items()}
     return together(plan, seen)
 
 

@@ -16,6 +16,7 @@ from fedloom.trees import record
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, PyTree
 
+GLOBAL = "everybody's test"  # the part of all clients' test examples, whoever asks
 SHARE = 0.4  # of an accelerator's memory that examples may fill
 
 
@@ -101,10 +102,12 @@ def store(data: FederatedData, mesh: Mesh, stream: bool | None) -> Store:
 
 
 def part_of(data: FederatedData, part: str) -> tuple[np.ndarray, Ranges]:
-    """An index, and the range of it that is each client's part; where the part is nobody's, all of it for everybody."""
+    """An index, and the range of it that is each client's part; where the part is nobody's or everybody's, all of it
+    for everybody.
+    """
     if part in data.clients:
         return data.index, data.clients[part]
-    rows = np.asarray(data.central[part], np.int32)
+    rows = np.asarray(data.examples("test") if part == GLOBAL else data.central[part], np.int32)
     return rows, Ranges(np.zeros(len(data), np.int32), np.full(len(data), len(rows), np.int32))
 
 

@@ -83,17 +83,17 @@ class Sgd(Local):
         self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
     ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Turn]:
         """Which of a client's n examples a step trains on, each one's share of the batch's loss (nothing for the rows
-        by which the last batch is short), and where the step stands.
+        by which the last batch is short, which are the epoch's first), and where the step stands.
         """
         per_epoch = jnp.maximum(-(-n // rows), 1)
         epoch, within = step // per_epoch, step % per_epoch
         place = within * rows + jnp.arange(rows, dtype=jnp.int32)
         present = place < n
+        place = place % jnp.maximum(n, 1)
         if self.batch_size is None:
-            return jnp.where(present, place, 0), present / jnp.maximum(n, 1), Turn(within == per_epoch - 1, epoch)
-        shuffled = shuffle(place, n, key, epoch)
+            return place, present / jnp.maximum(n, 1), Turn(within == per_epoch - 1, epoch)
         share = present / jnp.maximum(jnp.minimum(n - within * rows, rows), 1)
-        return jnp.where(present, shuffled, 0), share, Turn(jnp.asarray(True), epoch)
+        return jnp.where(n > 0, shuffle(place, n, key, epoch), 0), share, Turn(jnp.asarray(True), epoch)
 
     @property
     def scales_loss(self) -> bool:

@@ -45,14 +45,14 @@ def _logistic(data: FederatedData) -> Task:
     return logistic(_features(_judged_once("logistic", data)), classes=data.classes)
 
 
-def _cnn(data: FederatedData) -> Task:
+def _cnn(data: FederatedData, normalised: bool = False) -> Task:
     shape = _judged_once("cnn", data).columns["x"].shape[1:]
     if len(shape) not in (2, 3) or shape[0] != shape[1] or shape[0] % 4:
         raise DataError(
             f"the model cnn needs square images whose side is a multiple of 4, but an example of {data.name} has the "
             f"shape {shape}"
         )
-    return cnn(size=shape[0], channels=shape[2] if len(shape) == 3 else 1, classes=data.classes)
+    return cnn(shape[0], shape[2] if len(shape) == 3 else 1, data.classes, normalised)
 
 
 def _lstm(data: FederatedData) -> Task:
@@ -71,6 +71,7 @@ def _cifar_cnn(data: FederatedData) -> Task:
 MODELS: dict[str, Callable[[FederatedData], Task]] = {
     "2nn": _two_nn,
     "cnn": _cnn,
+    "cnn-bn": partial(_cnn, normalised=True),
     "cifar-cnn": _cifar_cnn,
     "logistic": _logistic,
     "lstm": _lstm,
@@ -139,6 +140,7 @@ LISTING: dict[str, dict[str, str]] = {
     "model": {
         "2nn": "two hidden layers of 200 ReLU units; 199,210 parameters on MNIST",
         "cnn": "two 5×5 convolutions, pooling, 512 ReLU units; 1,663,370 parameters on MNIST",
+        "cnn-bn": "the same with batch normalisation after each convolution",
         "cifar-cnn": "TensorFlow's CIFAR-10 tutorial of 2016, with its crops, flips, brightness, contrast; 1,068,298",
         "logistic": "multinomial logistic regression; 7,850 parameters on MNIST",
         "lstm": "two LSTM layers of 256 units that predict the next character",
@@ -151,6 +153,14 @@ LISTING: dict[str, dict[str, str]] = {
     "algorithm": {
         "fedavg": "clients train E epochs with batches of B, the server averages",
         "fedsgd": "one gradient step on all the cohort's examples (E = 1, B = all)",
+        "fedprox": "fedavg whose clients are pulled back to the model they began with (--mu)",
+        "scaffold": "fedavg whose clients correct their drift by what they know of their gradients",
+        "qfedavg": "fedavg in which a client counts the more, the worse the model does for it (--q)",
+        "ditto": "fedavg, and every client trains a model of its own beside it, pulled towards it (--mu)",
+        "fedper": "fedavg in which some layers are every client's own (--private)",
+        "fedrep": "the same; a client trains its own layers first (--head-epochs), then the shared ones",
+        "fedbn": "fedavg in which the layers that normalise are every client's own, with their statistics",
+        "ifca": "a few models (--clusters); every client trains the one that suits it best",
         "personalised": "every client has its own model: trains it, then averages everybody's in its own way",
         "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",

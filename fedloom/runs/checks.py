@@ -19,9 +19,10 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     metrics = measured(task, data)
     users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
-    algorithm.local.check(jax.eval_shape(task.init, jax.random.key(0)))
+    model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
+    algorithm.local.check(model)
     if not isinstance(algorithm, Algorithm):
-        kept = algorithm.local.keeps(jax.eval_shape(task.init, jax.random.key(0)))
+        kept = jax.eval_shape(algorithm.local.keeps, model)
         require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
     for need in algorithm.readings:
         if need.metric not in metrics:
@@ -37,7 +38,7 @@ def measured(task: Task, data: FederatedData) -> set[str]:
         raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
     one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in data.columns.items()}
     try:
-        found = jax.eval_shape(lambda key, batch: task.metrics(task.init(key), batch), jax.random.key(0), one)
+        found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), one)
     except (TypeError, ValueError) as error:
         raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
     return set(found) - {"count"}

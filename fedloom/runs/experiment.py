@@ -12,7 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.algorithms import Method, fedavg, local_only, personalised, server
+from fedloom.algorithms import (
+    Algorithm,
+    Method,
+    ditto,
+    fedavg,
+    fedbn,
+    fedper,
+    fedprox,
+    fedrep,
+    ifca,
+    local_only,
+    personalised,
+    qfedavg,
+    scaffold,
+    server,
+)
 from fedloom.combine import Weighting, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, choose, require
@@ -65,9 +80,9 @@ class Experiment:
     pool: str = about("yes: deal the test set of the data too, and split everything", "no", group="Clients")
     validation: int = about("examples held out at random before partitioning", 0, group="Clients")
     data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
-    model: str = about("model: 2nn, cnn, cifar-cnn, logistic or lstm", "2nn", group="Model")
+    model: str = about("model: see fedloom list", "2nn", group="Model")
     inputs: str = about("how pixels become numbers: unit, centred or standard", "unit", group="Model")
-    algorithm: str = about("algorithm: fedavg, fedsgd, personalised, local or central", "fedavg")
+    algorithm: str = about("algorithm: see fedloom list", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     epochs: int = about("E, passes over a client's examples in a round", 1)
     batch_size: int | None = about("B, a client's batch size, or all", 10, missing="all")
@@ -79,6 +94,11 @@ class Experiment:
     temperature: float = about("of weighting by loss: exp(-loss / temperature)", 1.0)
     exclude: float | None = about("leave out replies so many deviations below the mean, or none", None)
     exclude_by: str = about("what exclude looks at", "validation-accuracy")
+    mu: float = about("μ, how strongly clients are pulled to the shared model: fedprox, ditto", 0.01)
+    private: str = about("layers that are every client's own, comma-separated: fedper, fedrep", "output")
+    head_epochs: int = about("epochs for a client's own layers alone, with fedrep", 1)
+    clusters: int = about("how many models, with ifca", 2)
+    q: float = about("how much more clients count for which the model does badly, with qfedavg", 1.0)
     server: str = about("the server's step: average, momentum, adagrad, adam or yogi", "average")
     server_lr: float = about("the server's learning rate", 1.0)
     server_momentum: float = about("the server's momentum, with server momentum", 0.9)
@@ -88,6 +108,7 @@ class Experiment:
     seconds: float | None = about("stop after this many seconds, or none", None, group="Stopping")
     every: int = about("rounds between evaluations", 1, group="Running")
     evaluate: str = about("parts of the data to evaluate, comma-separated", "train,test", group="Running")
+    users: str = about("yes: measure a round's clients before and after their work", "no", group="Running")
     seed: int = about("seed of everything random in the run", 0, group="Running")
 
     def __post_init__(self) -> None:
@@ -98,7 +119,12 @@ class Experiment:
         require(bool(self.data), "data", "a name, a file or a folder", self.data)
         if not is_path("partition", self.partition):
             choose("partition", self.partition, LISTING["partition"])
-        for name, choices in (("colours", "rgb grey"), ("unreadable", "error skip"), ("pool", "no yes")):
+        for name, choices in (
+            ("colours", "rgb grey"),
+            ("unreadable", "error skip"),
+            ("pool", "no yes"),
+            ("users", "no yes"),
+        ):
             choose(name, getattr(self, name), dict.fromkeys(choices.split()))
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
@@ -118,15 +144,16 @@ class Experiment:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
         reads = "-" in self.weighting or self.exclude is not None
-        has_server, averages = (
-            self.algorithm not in ("personalised", "local"),
-            self.algorithm not in ("local", "central"),
-        )
+        has_server = self.algorithm not in ("personalised", "local", "ifca")
+        averages = self.algorithm not in ("local", "central", "qfedavg")
+        heads, pulled = self.algorithm in ("fedper", "fedrep"), self.algorithm in ("fedprox", "ditto")
         which, how = f"with the weighting {self.weighting}", f"with algorithm {self.algorithm}"
         for name, used, beside in (
             ("weighting", averages, how), ("exclude", averages, how), ("server", has_server, how),
             ("server_lr", has_server, how), ("server_momentum", has_server, how), ("moment", reads, which),
             ("temperature", "-loss" in self.weighting, which), ("exclude_by", self.exclude is not None, which),
+            ("mu", pulled, how), ("private", heads, how), ("head_epochs", self.algorithm == "fedrep", how),
+            ("clusters", self.algorithm == "ifca", how), ("q", self.algorithm == "qfedavg", how),
         ):  # fmt: skip
             given, usual = getattr(self, name), next(f.default for f in dataclasses.fields(self) if f.name == name)
             require(used or given == usual, name, f"left alone {beside}, which has no use for it", given)
@@ -194,8 +221,28 @@ class Experiment:
             return local_only(fraction=self.fraction, local=local)
         if self.algorithm == "personalised":
             return personalised(weighting=self.build_weighting(), fraction=self.fraction, local=local)
+        if self.algorithm == "ifca":
+            weighting = self.build_weighting()
+            return ifca(self.clusters, weighting=weighting, fraction=self.fraction, local=local)
         step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
-        return fedavg(fraction=self.fraction, local=local, server=step, weighting=self.build_weighting())
+        options: dict[str, Any] = {"fraction": self.fraction, "local": local, "server": step}
+        if self.algorithm == "qfedavg":
+            return qfedavg(self.q, **options)
+        return self.build_variant(**options, weighting=self.build_weighting())
+
+    def build_variant(self, **options: Any) -> Algorithm:
+        """Federated averaging, with the local work of a variant of it."""
+        if self.algorithm == "fedprox":
+            return fedprox(self.mu, **options)
+        if self.algorithm == "scaffold":
+            return scaffold(**options)
+        if self.algorithm == "ditto":
+            return ditto(self.mu, **options)
+        if self.algorithm == "fedper":
+            return fedper(self.private, **options)
+        if self.algorithm == "fedrep":
+            return fedrep(self.private, self.head_epochs, **options)
+        return fedbn(**options) if self.algorithm == "fedbn" else fedavg(**options)
 
     def build_weighting(self) -> Weighting:
         """How much each reply counts."""
@@ -207,13 +254,15 @@ class Experiment:
 
     def passes(self, clients: int, rounds: int) -> float:
         """How many passes over everybody's data so many rounds amount to."""
-        return rounds * self.build_algorithm().cohort(clients) * self.epochs / clients
+        algorithm = self.build_algorithm()
+        return rounds * algorithm.cohort(clients) * int(algorithm.local.passes) / clients
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
         plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "server_momentum": 0.9,
                  "weighting": "size", "moment": "after", "temperature": 1.0, "exclude": None,
-                 "exclude_by": "validation-accuracy"}  # fmt: skip
+                 "exclude_by": "validation-accuracy", "mu": 0.01, "private": "output", "head_epochs": 1, "clusters": 2,
+                 "q": 1.0, "users": "no"}  # fmt: skip
         until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
         return self.replace(algorithm="central", **plain, **until)
 

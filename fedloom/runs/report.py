@@ -57,7 +57,7 @@ def speed(histories: Sequence[History]) -> str:
 
 def headline(histories: Sequence[History]) -> str:
     """The accuracies as they are; of several experiments, the best."""
-    names = [n for n in histories[0].columns if n.endswith("_accuracy")]
+    names = [n for n in histories[0].columns if n.endswith("_accuracy") and not n.startswith("users_")]
     values = [f"{n.removesuffix('_accuracy')} {max(h.last(n) for h in histories):.2%}" for n in reversed(names)]
     return ("best " if len(histories) > 1 else "") + "  ".join(values)
 
@@ -73,6 +73,13 @@ def summary(run: Run) -> Group:
             accuracy, loss = f"{split}_accuracy", f"{split}_loss"
             table.add_row(split, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
                           f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
+    for moment, name in (("before", "users, before fitting"), ("after", "users, after fitting")):
+        accuracy, loss = f"users_{moment}_accuracy", f"users_{moment}_loss"
+        if accuracy in history.columns:
+            table.add_row(name, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
+                          f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
+            worst = f"{accuracy}_worst"
+            table.add_row("  the worst tenth", f"{history.last(worst):.2%}", f"{history.best(worst):.2%}", "", "")
     moved = history.last("bytes_up") + history.last("bytes_down")
     cost = (
         f"{int(history.last('round')):,} rounds, {int(history.last('steps')):,} local steps, "

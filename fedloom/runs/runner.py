@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from fedloom.runs.checks import check
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.stopping import Stop
+from fedloom.runs.users import Users, from_arrays, present, summary
 from fedloom.tasks import Task, Variables
 from fedloom.trees import flatten, member, stack, unflatten
 
@@ -36,6 +37,7 @@ Race = Callable[[Sequence[History]], Collection[int]]
 """Histories → which of the experiments need not go on."""
 Identity = dict[str, Any]
 HISTORY, MODEL = "history.json", "model.safetensors"
+USERS = "each user's "  # before the names of what is measured of users, in a checkpoint
 COMPILING = 15.0  # seconds that another program may take to compile
 
 
@@ -50,6 +52,7 @@ class Run:
         stopped: why it stopped.
         diverged: whether its numbers ceased to be numbers.
         directory: where it is kept, if anywhere.
+        users: how each client did, where that was asked for.
     """
 
     label: str
@@ -58,6 +61,7 @@ class Run:
     stopped: str
     diverged: bool = False
     directory: Path | None = None
+    users: Users = field(default_factory=Users)
 
     def __repr__(self) -> str:
         return f"Run({self.label!r}: {int(self.history.last('round')):,} rounds, {self.stopped})"
@@ -78,12 +82,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Settings:
-    """How experiments are run: when they stop, what is evaluated, how often, how often they are saved."""
+    """How experiments are run: when they stop, what is evaluated, how often, how often they are saved; and whether each
+    client of an evaluated round is measured before and after its work.
+    """
 
     stop: Stop
     splits: tuple[str, ...]
     every: int = 1
     save_seconds: float = 5.0
+    users: bool = False
 
 
 def run(
@@ -98,6 +105,7 @@ def run(
     evaluate: Sequence[str] = ("train", "test"),
     every: int = 1,
     seed: int = 0,
+    users: bool = False,
     directory: str | Path | None = None,
     label: str | None = None,
     engine: Compiled | None = None,
@@ -113,11 +121,12 @@ def run(
         evaluate: the parts of the data on which the shared model is evaluated.
         every: rounds between evaluations.
         seed: of everything random in the run.
+        users: whether each client of an evaluated round is measured on its own test data, before and after its work.
         directory: where to keep it. A run that stands there unfinished goes on where it stopped, with the same numbers.
         engine: where it is computed; compiled in this process by default.
         watch: called with the history after every evaluation.
     """
-    settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every)
+    settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every, users=users)
     folder = Path(directory) if directory else None
     engine = engine or compiled()
     name = label or f"{task.name}, {data.name}"
@@ -150,14 +159,16 @@ def train(
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
     for algorithm in algorithms:
         check(algorithm, task, data)
+    require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
     def program(chosen: Sequence[int]) -> Program:
-        return engine.program(data, task, [algorithms[i] for i in chosen], [seeds[i] for i in chosen])
+        return engine.program(data, task, [algorithms[i] for i in chosen], [seeds[i] for i in chosen], settings.users)
 
     identities = [identity(data, task, a, s) for a, s in zip(algorithms, seeds, strict=True)]
     whole = program(range(len(seeds)))
-    state, histories = restore(whole, folders, identities)
+    state, histories, users = restore(whole, folders, identities)
     ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
+    ongoing.users = users
     ongoing.watch, ongoing.race = watch, race
     return ongoing.run(state)
 
@@ -180,6 +191,7 @@ class Ongoing:
         self.identities, self.labels, self.algorithms, self.histories = identities, labels, algorithms, histories
         self.watch: Watch | None = None
         self.race: Race | None = None
+        self.users = [Users() for _ in histories]
         self.finished: dict[int, Run] = {}
         self.inside = list(range(len(histories)))  # the experiments that the program computes, in its order
         before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
@@ -237,6 +249,10 @@ class Ongoing:
             history, at = self.histories[i], self.inside.index(i)
             metrics = {f"{s}_{name}": float(v[at]) for s, values in measured.items() for name, v in values.items()}
             row = {**costs(self.program, state, did, history, at), "seconds": seconds, **metrics}
+            if did is not None and did.users:
+                each = present({name: np.asarray(values)[-1, at] for name, values in did.users.items()})
+                self.users[i] += {"round": np.int64(row["round"]), **each}
+                row |= summary(each)
             self.histories[i] = history + row
         if self.watch:
             self.watch(self.histories)
@@ -266,7 +282,9 @@ class Ongoing:
         """An experiment's last word: checkpoint, history and model on disk."""
         folder = self.folders[i]
         host: ServerState = jax.tree.map(np.array, state)
-        self.finished[i] = Run(self.labels[i], self.histories[i], host.variables, reason, diverged, folder)
+        self.finished[i] = Run(
+            self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i]
+        )
         if folder:
             self.write(i, host)
             model.save(folder / MODEL, host.variables)
@@ -283,7 +301,8 @@ class Ongoing:
         folder, rows = self.folders[i], [dict(row) for row in self.histories[i].rows]
         assert folder is not None
         about = {"identity": self.identities[i], "label": self.labels[i], "rows": rows}
-        checkpoint.write(folder, checkpoint.Checkpoint(flatten(state), about))
+        users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
+        checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
         checkpoint.write_text(folder / HISTORY, json.dumps({"label": self.labels[i], "rows": rows}, indent=1) + "\n")
 
 
@@ -311,12 +330,12 @@ def identity(data: FederatedData, task: Task, algorithm: Method, seed: int) -> I
 
 def restore(
     program: Program, folders: Sequence[Path | None], identities: list[Identity]
-) -> tuple[ServerState, list[History]]:
-    """The states and histories that stand in the folders, or those before the first round."""
+) -> tuple[ServerState, list[History], list[Users]]:
+    """The states, histories and users that stand in the folders, or those before the first round."""
     found = [_stored(folder, who) if folder else None for folder, who in zip(folders, identities, strict=True)]
     fresh = program.init()
     if all(one is None for one in found):
-        return fresh, [History() for _ in found]
+        return fresh, [History() for _ in found], [Users() for _ in found]
     kept = [one for one in found if one is not None]
     if len(kept) < len(found):
         raise CheckpointError("some of these experiments have begun and some have not: run them apart")
@@ -324,7 +343,12 @@ def restore(
         states = [unflatten(member(fresh, i), one.arrays) for i, one in enumerate(kept)]
     except KeyError as error:
         raise CheckpointError(f"the checkpoint lacks {error}: it is of another model") from error
-    return program.place(stack(states)), [from_rows(one.about["rows"]) for one in kept]
+    return program.place(stack(states)), [from_rows(one.about["rows"]) for one in kept], [measured(one) for one in kept]
+
+
+def measured(stored: checkpoint.Checkpoint) -> Users:
+    """What a checkpoint holds of users."""
+    return from_arrays({name.removeprefix(USERS): a for name, a in stored.arrays.items() if name.startswith(USERS)})
 
 
 def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
@@ -350,7 +374,8 @@ def load(directory: str | Path) -> Run:
     stored = json.loads((folder / HISTORY).read_text())
     history = from_rows(stored["rows"])
     variables = model.load(folder / MODEL) if (folder / MODEL).is_file() else Variables({}, {})
-    return Run(stored["label"], history, variables, "loaded", False, folder)
+    kept = checkpoint.read(folder)[0] if any(name.startswith("users_") for name in history.columns) else None
+    return Run(stored["label"], history, variables, "loaded", False, folder, measured(kept) if kept else Users())
 
 
 def _known(data: FederatedData, splits: Sequence[str]) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ SWEPT = {
     "server_momentum": ("server", "momentum"),
     "temperature": ("weighting", "temperature"),
     "exclude": ("weighting", "z"),
+    "mu": ("local", "mu"),
+    "q": ("weighting", "q"),
 }
 """Axis → where the number stands in an algorithm."""
 
@@ -54,6 +56,7 @@ def sweep(
     seconds: float | None = None,
     evaluate: Sequence[str] = ("test",),
     every: int = 1,
+    users: bool = False,
     directory: str | Path | None = None,
     engine: Compiled | None = None,
     watch: Callable[[Sequence[str]], Watch] | None = None,
@@ -67,14 +70,14 @@ def sweep(
     Arguments:
         seeds: how many (0, 1, …), or which.
         axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
-            server_momentum, temperature, exclude.
+            server_momentum, temperature, exclude, mu, q.
         directory: where to keep them, a folder each; what stands there finished is not run again.
 
     The other arguments are those of :func:`fedloom.run`.
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     require(len(numbers) > 0, "seeds", "at least one", seeds)
-    settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every)
+    settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every, users=users)
     engine = engine or compiled()
     points = combinations(algorithm, axes, numbers)
     runs: dict[str, Run] = {}
@@ -113,19 +116,23 @@ def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Seq
 
 
 def place(algorithm: Method, axis: str) -> tuple[str, ...]:
-    """Where an axis's number stands in an algorithm; weightings may be inside a mixer, and one inside another."""
+    """Where an axis's number stands in an algorithm; weightings may be inside a mixer, and one inside another, as local
+    work may be.
+    """
     path = SWEPT[axis]
-    if path[0] == "weighting" and algorithm.apart:
+    if path[0] == "weighting" and hasattr(algorithm, "mixer"):
         path = ("mixer", *path)
     while True:
         record = algorithm
         for name in path[:-1]:
             record = getattr(record, name, None)  # type: ignore[assignment]
-        if hasattr(record, path[-1]):
+        names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
+        if path[-1] in names:
             return path
-        if not hasattr(record, "among"):
+        deeper = names & {"among", "inner"}
+        if not deeper:
             raise ArgumentError(axis, f"left alone: nothing in {algorithm.describe()} has one", axis)
-        path = (*path[:-1], "among", path[-1])
+        path = (*path[:-1], *deeper, path[-1])
 
 
 def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:

@@ -6,9 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 
 from fedloom.tasks.classification import as_float, classification
-from fedloom.tasks.layers import convolve_halve, dense, glorot
+from fedloom.tasks.layers import batch_norm, convolve_halve, dense, glorot
 from fedloom.tasks.task import Task, Variables
 
 if TYPE_CHECKING:
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 
 @cache
-def cnn(size: int = 28, channels: int = 1, classes: int = 10) -> Task:
+def cnn(size: int = 28, channels: int = 1, classes: int = 10, normalised: bool = False) -> Task:
     """Two 5 × 5 convolutions of 32 and 64 channels, each with 2 × 2 pooling, then 512 ReLU units; 1,663,370 parameters
     as it stands.
+
+    Arguments:
+        size, channels, classes: of the images.
+        normalised: whether batch normalisation follows each convolution.
 
     >>> from fedloom.trees import count
     >>> count(cnn().init(jax.random.key(0)).params)
@@ -33,14 +38,21 @@ def cnn(size: int = 28, channels: int = 1, classes: int = 10) -> Task:
             "hidden": glorot(k3, (size // 4) ** 2 * 64, 512),
             "output": glorot(k4, 512, classes),
         }
-        return Variables(layers, {})
+        if not normalised:
+            return Variables(layers, {})
+        norms = {"norm1": 32, "norm2": 64}
+        layers |= {name: {"scale": jnp.ones(c), "shift": jnp.zeros(c)} for name, c in norms.items()}
+        return Variables(layers, {name: {"mean": jnp.zeros(c), "variance": jnp.ones(c)} for name, c in norms.items()})
 
-    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[Array, PyTree]:  # noqa: ARG001
-        layers = variables.params
+    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[Array, PyTree]:
+        layers, state = variables.params, dict(variables.state)
         h = as_float(x).reshape(len(x), size, size, channels)
-        h = jax.nn.relu(convolve_halve(layers["convolution1"], h))
-        h = jax.nn.relu(convolve_halve(layers["convolution2"], h))
+        for i in ("1", "2"):
+            h = convolve_halve(layers[f"convolution{i}"], h)
+            if normalised:
+                h, state[f"norm{i}"] = batch_norm(layers[f"norm{i}"], state[f"norm{i}"], h, key is not None)
+            h = jax.nn.relu(h)
         h = jax.nn.relu(dense(layers["hidden"], h.reshape(len(x), (size // 4) ** 2 * 64)))
-        return dense(layers["output"], h), variables.state
+        return dense(layers["output"], h), state
 
-    return classification("cnn", init, apply, classes)
+    return classification("cnn-bn" if normalised else "cnn", init, apply, classes)

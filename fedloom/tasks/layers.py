@@ -66,6 +66,20 @@ def computed(*arrays: Array) -> tuple[Array, ...]:
     return lax.fori_loop(0, turns, lambda _, kept: tuple(array + 1 for array in kept), arrays)
 
 
+def batch_norm(
+    layer: Layer, statistics: Layer, x: Float[Array, "batch h w c"], training: bool
+) -> tuple[Float[Array, "batch h w c"], Layer]:
+    """Every channel with mean 0 and variance 1, then scaled and shifted (Ioffe and Szegedy 2015), and the statistics:
+    in training those of the batch are used, and the running ones move a tenth of the way to them.
+    """
+    mean, variance = statistics["mean"], statistics["variance"]
+    if training:
+        mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+        now = {"mean": mean, "variance": variance}
+        statistics = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * lax.stop_gradient(new), statistics, now)
+    return (x - mean) * lax.rsqrt(variance + 1e-5) * layer["scale"] + layer["shift"], statistics
+
+
 def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h/2 w/2 outputs"]:
     """Convolution that keeps the image's size, 2 × 2 max-pooling, and the bias: added last, which is the same and four
     times less work.

@@ -10,14 +10,14 @@ import pytest
 from quadratic import points, quadratic
 
 import fedloom.engines.keeping as keeping
-from fedloom.algorithms import Algorithm, ditto, fedavg, fedper, fedprox, fedrep, ifca, qfedavg, scaffold
+from fedloom.algorithms import Algorithm, ditto, fedavg, fedbn, fedper, fedprox, fedrep, ifca, qfedavg, scaffold
 from fedloom.combine import by_size, uniform
 from fedloom.engines import Program, compiled
 from fedloom.errors import ArgumentError
 from fedloom.local import private, proximal, sgd
 from fedloom.local import scaffold as corrected
 from fedloom.runs import run
-from fedloom.tasks import two_nn
+from fedloom.tasks import cnn, two_nn
 from fedloom.trees import member
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"devices": 1}, {"lanes": 2, "devices": 1}]
@@ -258,3 +258,36 @@ def test_a_model_must_have_what_is_private(algorithm: Algorithm, message: str) -
 def test_a_variant_on_a_real_model() -> None:
     task = two_nn(inputs=784)
     assert fedper("output").local.hides(task.init(jax.random.key(0))).keys() == {"params.output.b", "params.output.w"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:1])
+def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any, layout: dict[str, Any]) -> None:
+    data = generated([6, 5], features=16, test=4)
+    task = cnn(size=4, classes=3, normalised=True)
+    program = compiled(**layout).program(data, task, [fedbn(fraction=1.0, batch_size=3, lr=0.1)], [0])
+    state, _ = program.advance(program.init(), 0, 2)
+    server, first, second = (member(state, 0).variables, *(program.algorithm.model(member(state, 0), jnp.int32(k))
+                                                           for k in range(2)))  # fmt: skip
+    assert (server.params["norm1"]["scale"] == 1).all() and (server.state["norm2"]["mean"] == 0).all()
+    for a, b in ((first, second), (first, server), (second, server)):
+        np.testing.assert_array_equal(a.params["hidden"]["w"], b.params["hidden"]["w"])
+        assert (a.params["norm1"]["scale"] != b.params["norm1"]["scale"]).any()
+        assert (a.state["norm2"]["mean"] != b.state["norm2"]["mean"]).any()
+    assert (server.params["hidden"]["w"] != member(program.init(), 0).variables.params["hidden"]["w"]).any()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[2:])
+def test_running_statistics_are_averaged_like_weights(generated: Any, layout: dict[str, Any]) -> None:
+    data, task = generated([6, 6], features=16, test=4), cnn(size=4, classes=3, normalised=True)
+    program = compiled(**layout).program(data, task, [fedavg(fraction=1.0, batch_size=None, lr=1e-6)], [0])
+    start = program.init()
+    state, _ = program.advance(start, 0, 1)
+    model = member(start, 0).variables
+    means = []
+    for k in range(2):
+        rows = data.examples("train", k)
+        _, after = task.loss(model, {"x": data.columns["x"][rows], "y": data.columns["y"][rows]}, jax.random.key(0))
+        means.append(after["norm1"]["mean"])
+    np.testing.assert_allclose(
+        member(state, 0).variables.state["norm1"]["mean"], np.mean(means, 0), rtol=1e-3, atol=1e-6
+    )

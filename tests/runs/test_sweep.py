@@ -1,11 +1,13 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from quadratic import points, quadratic
 
 import fedloom as fl
-from fedloom.algorithms import fedavg, personalised
+from fedloom.algorithms import fedavg, fedper, fedprox, personalised, qfedavg
 from fedloom.combine import by_loss, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName
@@ -83,8 +85,8 @@ def test_bad_values_are_refused_before_anything_runs(generated: Make, axis: str,
 
 
 def test_an_unknown_axis(generated: Make) -> None:
-    with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, decay.*but is 'mu'"):
-        fl.sweep(generated(SIZES), TASK, fl.fedavg(), mu=[0.1])
+    with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, decay.*but is 'nu'"):
+        fl.sweep(generated(SIZES), TASK, fl.fedavg(), nu=[0.1])
 
 
 def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
@@ -101,3 +103,10 @@ def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
             combinations(algorithm, {axis: [-1.0]}, [0])
     with pytest.raises(ArgumentError, match="temperature must be left alone: nothing in"):
         combinations(fedavg(), {"temperature": [1.0]}, [0])
+
+
+@pytest.mark.parametrize(("make", "axes"), [(lambda: fedprox(epochs=3), {"mu": [0.0, 0.5]}), (qfedavg, {"q": [0.0, 2.0]}),
+                                            (lambda: fedper("output"), {"lr": [0.1, 0.2]})])  # fmt: skip
+def test_numbers_inside_local_work_and_weightings_are_swept(make: Any, axes: dict[str, list[float]]) -> None:
+    runs = fl.sweep(points([4.0, -1.0]), quadratic(), make(), rounds=3, **axes)
+    assert len({r.history.last("test_loss") for r in runs}) == 2

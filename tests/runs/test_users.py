@@ -1,0 +1,125 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from quadratic import points, quadratic
+
+from fedloom.algorithms import ditto, fedavg, ifca, local_only, personalised, scaffold
+from fedloom.combine import uniform
+from fedloom.engines import compiled
+from fedloom.errors import ArgumentError, FedloomError, UnknownName
+from fedloom.runs import load, run, sweep
+from fedloom.runs.users import Users, bands, mixing, summary, violins
+from fedloom.tasks import logistic
+
+VALUES = [4.0, -1.0, 2.0, 0.5]
+WORK = {"lr": 0.1, "epochs": 3, "batch_size": None}
+LAYOUTS: list[dict[str, Any]] = [{}, {"devices": 1}, {"lanes": 2, "devices": 1}]
+LEFT = 0.8**3  # of the way to x, after three steps of lr 0.1 along two numbers
+
+
+def half(values: Any) -> Any:
+    return 0.5 * np.asarray(values) ** 2
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_shared_model_before_and_after_fitting(layout: dict[str, Any]) -> None:
+    algorithm = fedavg(fraction=0.5, weighting=uniform, **WORK)
+    done = run(points(VALUES), quadratic(), algorithm, rounds=3, seed=7, users=True, engine=compiled(**layout))
+    cohorts = compiled(**layout).program(points(VALUES), quadratic(), [algorithm], [7]).cohorts(0, 3)[:, 0]
+    w = 0.0
+    for i, cohort in enumerate(np.sort(cohorts, axis=1)):
+        x = np.array(VALUES)[cohort]
+        ends = x + (w - x) * LEFT
+        assert done.users.column("client")[i].tolist() == cohort.tolist()
+        np.testing.assert_allclose(done.users.column("before_loss")[i], half(w - x), rtol=1e-4)
+        np.testing.assert_allclose(done.users.column("after_loss")[i], half(ends - x), rtol=1e-4)
+        on_all = [half(end - np.array(VALUES)).mean() for end in ends]
+        np.testing.assert_allclose(done.users.column("global_loss")[i], on_all, rtol=1e-4)
+        w = ends.mean()
+    np.testing.assert_allclose(done.history.last("users_after_loss"), done.users.last("after_loss").mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_everybodys_own_model_before_and_after_fitting(layout: dict[str, Any]) -> None:
+    algorithm = personalised(fraction=1.0, weighting=uniform, **WORK)
+    done = run(points(VALUES), quadratic(), algorithm, rounds=2, users=True, engine=compiled(**layout))
+    x = np.array(VALUES)
+    mean = (x * (1 - LEFT)).mean()
+    np.testing.assert_allclose(done.users.column("before_loss")[0], half(x), rtol=1e-5)
+    np.testing.assert_allclose(done.users.column("before_loss")[1], half(mean - x), rtol=1e-4)
+    np.testing.assert_allclose(done.users.column("after_loss")[1], half((mean - x) * LEFT), rtol=1e-4)
+    np.testing.assert_allclose(done.users.column("mixing")[1], np.full((4, 4), 0.25), rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("make", [lambda **o: ditto(0.0, **o), lambda **o: ifca(1, **o), scaffold])
+def test_what_a_user_uses_is_measured(make: Any, layout: dict[str, Any]) -> None:
+    done = run(points(VALUES), quadratic(), make(fraction=1.0, **WORK), rounds=1, users=True, engine=compiled(**layout))
+    x = np.array(VALUES)
+    np.testing.assert_allclose(done.users.last("before_loss"), half(x), rtol=1e-5)
+    np.testing.assert_allclose(done.users.last("after_loss"), half(x * LEFT), rtol=1e-4)
+
+
+def test_measuring_users_changes_nothing() -> None:
+    algorithm = fedavg(fraction=0.5, **WORK)
+    plain, seen = (run(points(VALUES), quadratic(), algorithm, rounds=4, users=u, evaluate=["test"]) for u in (0, 1))
+    np.testing.assert_allclose(plain.history.column("test_loss"), seen.history.column("test_loss"), rtol=1e-6)
+    assert len(plain.users) == 0
+
+
+def test_users_survive_a_stop(tmp_path: Path) -> None:
+    algorithm, data = personalised(fraction=1.0, **WORK), points(VALUES)
+    for rounds in (2, 4):
+        cut = run(data, quadratic(), algorithm, rounds=rounds, users=True, directory=tmp_path / "cut")
+    whole = run(data, quadratic(), algorithm, rounds=4, users=True)
+    loaded = load(tmp_path / "cut")
+    for users in (cut.users, loaded.users):
+        assert users.columns.keys() == whole.users.columns.keys()
+        for name in users.columns:
+            np.testing.assert_array_equal(np.stack(users.column(name)), np.stack(whole.users.column(name)))
+
+
+def test_only_evaluated_rounds_are_kept_and_a_sweep_measures_too() -> None:
+    runs = sweep(
+        points(VALUES), quadratic(), local_only(fraction=1.0, **WORK), lr=[0.1, 0.2], rounds=6, every=3, users=True
+    )
+    assert [[int(r) for r in done.users.column("round")] for done in runs] == [[3, 6], [3, 6]]
+    assert runs[1].history.last("users_after_loss") < runs[0].history.last("users_after_loss")
+
+
+def test_who_has_nothing_to_be_measured_on_does_not_count() -> None:
+    told = summary({"client": np.arange(3), "after_loss": np.array([1.0, np.nan, 3.0])})
+    assert told == {"users_after_loss": 2.0, "users_after_loss_q10": 1.2, "users_after_loss_q50": 2.0,
+                    "users_after_loss_q90": 2.8, "users_after_loss_worst": 3.0}  # fmt: skip
+
+
+def test_data_without_a_test_part_is_refused(generated: Any) -> None:
+    data = generated([10, 10], test=1)
+    data.central.clear()
+    with pytest.raises(ArgumentError, match="users must be left alone: there is no test data"):
+        run(data, logistic(4, 3), fedavg(), rounds=1, users=True, evaluate=["train"])
+
+
+def test_figures(tmp_path: Path) -> None:
+    done = run(points(VALUES), quadratic(), personalised(fraction=1.0, **WORK), rounds=3, users=True)
+    pair = ("mine", done.users)
+    figure = bands([pair, pair], "loss", tmp_path / "bands.png")
+    assert [len(axes.lines) for axes in figure.axes[::2]] == [3, 3]
+    assert len(violins([pair, pair], file=tmp_path / "violins.png").axes[0].get_xticks()) == 2
+    assert [axes.get_title() for axes in mixing(done.users, tmp_path / "mixing.png").axes[:3]] == [
+        "round 1", "round 2", "round 3"]  # fmt: skip
+    assert all((tmp_path / f"{name}.png").stat().st_size > 5000 for name in ("bands", "violins", "mixing"))
+
+
+def test_figures_of_nothing() -> None:
+    users = Users() + {"round": 1, "client": np.arange(2), "after_loss": np.ones(2)}
+    with pytest.raises(FedloomError, match="mine measured no users"):
+        bands([("mine", Users())])
+    with pytest.raises(UnknownName, match="metric must be one of loss, but is 'accuracy'"):
+        bands([("mine", users)])
+    with pytest.raises(FedloomError, match="no mixing matrix was recorded"):
+        mixing(users)
+    with pytest.raises(UnknownName, match="after_loss"):
+        users.last("before_loss")
