@@ -8,9 +8,24 @@ True
 """
 
 from fedloom import algorithms, combine, data, engines, errors, local, mixing, runs, tasks
-from fedloom.algorithms import Algorithm, fedavg, fedsgd, local_only, personalised, server
+from fedloom.algorithms import (
+    Algorithm,
+    ditto,
+    fedavg,
+    fedbn,
+    fedper,
+    fedprox,
+    fedrep,
+    fedsgd,
+    ifca,
+    local_only,
+    personalised,
+    qfedavg,
+    scaffold,
+    server,
+)
 from fedloom.data import partition, split
-from fedloom.runs import Experiment, History, Run, load, plot, run, sweep
+from fedloom.runs import Experiment, History, Run, Users, fine_tune, load, plot, run, sweep
 
 __version__ = "0.2.0"
 
@@ -19,13 +34,21 @@ __all__ = [
     "Experiment",
     "History",
     "Run",
+    "Users",
     "algorithms",
     "combine",
     "data",
+    "ditto",
     "engines",
     "errors",
     "fedavg",
+    "fedbn",
+    "fedper",
+    "fedprox",
+    "fedrep",
     "fedsgd",
+    "fine_tune",
+    "ifca",
     "load",
     "local",
     "local_only",
@@ -33,8 +56,10 @@ __all__ = [
     "partition",
     "personalised",
     "plot",
+    "qfedavg",
     "run",
     "runs",
+    "scaffold",
     "server",
     "split",
     "sweep",

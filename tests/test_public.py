@@ -3,8 +3,9 @@
 import fedloom
 
 PUBLIC = """
-Algorithm Experiment History Run algorithms combine data engines errors fedavg fedsgd load local local_only mixing
-partition personalised plot run runs server split sweep tasks
+Algorithm Experiment History Run Users algorithms combine data ditto engines errors fedavg fedbn fedper fedprox fedrep
+fedsgd fine_tune ifca load local local_only mixing partition personalised plot qfedavg run runs scaffold server split
+sweep tasks
 """
 
 

@@ -18,7 +18,7 @@ from fedloom.algorithms.clustered import Clustered, ClusterState
 from fedloom.combine.replies import Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, together
+from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, lasts, sometimes, together
 from fedloom.engines.readings import judged
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
@@ -118,13 +118,13 @@ def _advance(
                 given = (models[moment], view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0))
                 values = jax.vmap(lambda *a, of=of: lax.map(of, a, batch_size=plan.at_once))(*given)
                 seen |= {f"{name}_{metric}": value for metric, value in values.items()}
-        return together(plan, seen)
+        return seen
 
     def rounds(
         algorithm: Clustered, view: View, test: dict[str, View], state: ClusterState, seeds: Array, schedule: Array
     ) -> tuple[ClusterState, Rounds]:
-        def one(state: ClusterState, cohort: Array) -> tuple[ClusterState, Rounds]:
-            cohort = cohort[:, 0]
+        def one(state: ClusterState, coming: tuple[Array, Array]) -> tuple[ClusterState, Rounds]:
+            cohort, last = coming[0][:, 0], coming[1]
             choice = jax.vmap(lambda models, clients: nearest(task, plan, view, models, clients))(
                 state.variables, cohort
             )
@@ -146,10 +146,11 @@ def _advance(
                 state.round + 1,
             )
             own = jax.tree.map(lambda a: jax.vmap(lambda a, c: a[c])(a, choice), state.variables)
-            seen = observed(test, own, did.update, cohort) if test else {}
+            see = lambda: observed(test, own, did.update, cohort)  # noqa: E731
+            seen = together(plan, sometimes(last, see)) if test else {}
             return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, seen)
 
-        return lax.scan(one, state, schedule)
+        return lax.scan(one, state, (schedule, lasts(schedule)))
 
     done: tuple[ClusterState, Rounds] = machine.on_each(plan.mesh, rounds, *5 * [P()], SCHEDULE)(
         algorithm, view, test, state, seeds, schedule

@@ -157,14 +157,15 @@ def work_through(
             aside=jax.tree.map(_add(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
         )
-        slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1) - 1, lanes.slot)
+        slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1, dtype=jnp.int32) - 1, lanes.slot)
         next_work = work if plan.once else where(done, fresh(slot), work)
-        ahead = Lanes(slot, lanes.next + done.sum(1), jnp.where(done, 0, step), next_work, total)
+        ahead = Lanes(slot, lanes.next + done.sum(1, dtype=jnp.int32), jnp.where(done, 0, step), next_work, total)
         return ahead, jax.tree.map(put, keeping, keeps)
 
     x = cohort.shape[0]
-    slots = jnp.broadcast_to(jnp.arange(plan.lanes), (x, plan.lanes))
-    start = Lanes(slots, jnp.full(x, plan.lanes), jnp.zeros_like(slots), fresh(slots), nothing(plan, sent, m))
+    slots = jnp.broadcast_to(jnp.arange(plan.lanes, dtype=jnp.int32), (x, plan.lanes))
+    taken = jnp.full(x, plan.lanes, jnp.int32)
+    start = Lanes(slots, taken, jnp.zeros_like(slots), fresh(slots), nothing(plan, sent, m))
     if plan.once:
         lanes, keeps = advance((start, kept or {}))
     else:

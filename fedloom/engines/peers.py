@@ -19,7 +19,7 @@ from fedloom.combine.replies import Reading, Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.pairs import Everyone, everyone, pairs
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds
+from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, lasts, sometimes
 from fedloom.engines.schedule import deal
 from fedloom.engines.store import View
 from fedloom.engines.users import each
@@ -111,8 +111,8 @@ def _advance(
         seeds: Array,
         schedule: Array,
     ) -> tuple[PeerState, Rounds]:
-        def one(state: PeerState, cohort: Array) -> tuple[PeerState, Rounds]:
-            mine = cohort[:, 0]
+        def one(state: PeerState, coming: tuple[Array, Array]) -> tuple[PeerState, Rounds]:
+            mine, last = coming[0][:, 0], coming[1]
             did, _ = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, mine, which=mine)
             at = jnp.where(mine >= 0, mine, users)
             update = jax.tree.map(
@@ -133,10 +133,10 @@ def _advance(
             mixed = jax.vmap(lambda a, replies, x: a.mixer.mix(replies, x))(algorithm, told, trained)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
             after = replace(state, variables=trained)
-            seen = observed(test, algorithm, state, after, told) if test else {}
+            seen = sometimes(last, lambda: observed(test, algorithm, state, after, told)) if test else {}
             return PeerState(mixed, state.round + 1), Rounds(norm, computed, seen)
 
-        return lax.scan(one, state, schedule)
+        return lax.scan(one, state, (schedule, lasts(schedule)))
 
     done: tuple[PeerState, Rounds] = machine.on_each(plan.mesh, rounds, *6 * [P()], SCHEDULE)(
         algorithm, view, test, examples, state, seeds, schedule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -29,7 +30,7 @@ from fedloom.tasks.task import Task
 from fedloom.trees import nbytes, record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, UInt32
+    from jaxtyping import Array, Bool, Float, Int, UInt32
 
 
 T = TypeVar("T")
@@ -45,9 +46,9 @@ class Rounds:
     Arguments:
         norm: of the mean update; where every user has its own model, the root mean square of all users' updates.
         computed: how many steps were computed.
-        users: where clients are observed, ``client``, who took part (-1 is nobody), and each metric of each of them on
-            its own test data before and after its work (``before_accuracy``, …), and after it on everybody's
-            (``global_accuracy``, …); and ``mixing``, M, where every user has its own model.
+        users: of the last round, where clients are observed: ``client``, who took part (-1 is nobody), and each metric
+            of each of them on its own test data before and after its work (``before_accuracy``, …), and after it on
+            everybody's (``global_accuracy``, …); and ``mixing``, M, where every user has its own model.
     """
 
     norm: Float[Array, "rounds members"]
@@ -161,15 +162,16 @@ def _advance(
     def rounds(
         algorithm: Algorithm, view: View, judged: dict[str, View], state: ServerState, seeds: Array, schedule: Array
     ) -> tuple[ServerState, Rounds]:
-        def one(state: ServerState, cohort: Array) -> tuple[ServerState, Rounds]:
-            cohort = cohort[:, 0]
+        def one(state: ServerState, coming: tuple[Array, Array]) -> tuple[ServerState, Rounds]:
+            cohort, last = coming[0][:, 0], coming[1]
             kept = None if state.kept is None else taken(state.kept, cohort)
             mine, keeps = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, cohort, kept=kept)
             seen: dict[str, Array] = {}
             if plan.stacked:
                 worked = Worked(algorithm.local, state.variables, kept or {}, mine.update, keeps)
                 mine = weighed(task, plan, algorithm, view, judged, worked, mine, state.round, cohort)
-                seen = observed(task, plan, judged, worked, cohort) if plan.observed else {}
+            if plan.observed:
+                seen = together(plan, sometimes(last, lambda: observed(task, plan, judged, worked, cohort)))
             total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
             if state.kept is not None:
                 state = replace(state, kept=returned(state.kept, *together(plan, (cohort, keeps))))
@@ -179,12 +181,23 @@ def _advance(
             return ahead, Rounds(norm, total.computed, seen)
 
         clients = len(view.size)
-        return lax.scan(one, state, schedule)
+        return lax.scan(one, state, (schedule, lasts(schedule)))
 
     done: tuple[ServerState, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), P(), P(), P(), SCHEDULE)(
         algorithm, view, judged, state, seeds, schedule
     )
     return done
+
+
+def sometimes(now: Bool[Array, ""], make: Callable[[], T]) -> T:
+    """What is made, if it is time for it, else zeros like it."""
+    nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(make))
+    return lax.cond(now, make, lambda: nothing)
+
+
+def lasts(schedule: Int[Array, "rounds ..."]) -> Bool[Array, " rounds"]:
+    """Whether each of some rounds is their last: it is the one that is observed."""
+    return jnp.arange(len(schedule)) == len(schedule) - 1
 
 
 def together(plan: Plan, mine: T) -> T:
@@ -201,7 +214,7 @@ def observed(
         if part in judged:
             values = measured(task, plan, judged[part], worked, cohort, moment)
             seen |= {f"{name}_{metric}": value for metric, value in values.items()}
-    return together(plan, seen)
+    return seen
 
 
 def weighed(

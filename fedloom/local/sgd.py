@@ -77,7 +77,7 @@ class Sgd(Local):
 
     def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
         """η of a round: lr · decay^round."""
-        return jnp.asarray(self.lr * jnp.power(self.decay, round), jnp.float32)
+        return jnp.asarray(self.lr * jnp.power(self.decay, round), float)
 
     def batch(
         self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
@@ -91,8 +91,8 @@ class Sgd(Local):
         present = place < n
         place = place % jnp.maximum(n, 1)
         if self.batch_size is None:
-            return place, present / jnp.maximum(n, 1), Turn(within == per_epoch - 1, epoch)
-        share = present / jnp.maximum(jnp.minimum(n - within * rows, rows), 1)
+            return place, present.astype(float) / jnp.maximum(n, 1), Turn(within == per_epoch - 1, epoch)
+        share = present.astype(float) / jnp.maximum(jnp.minimum(n - within * rows, rows), 1)
         return jnp.where(n > 0, shuffle(place, n, key, epoch), 0), share, Turn(jnp.asarray(True), epoch)
 
     @property

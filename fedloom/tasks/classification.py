@@ -53,4 +53,4 @@ def classification(
 
 def as_float(x: Array) -> Float[Array, ...]:
     """Pixels as numbers between 0 and 1; anything else as it is. Images stay bytes until they get here."""
-    return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x.astype(jnp.float32)
+    return x.astype(float) / 255 if x.dtype == jnp.uint8 else x.astype(float)

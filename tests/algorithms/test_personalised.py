@@ -147,7 +147,7 @@ def test_nobody_has_the_data_to_judge_by(generated: Make) -> None:
     ):
         run(generated([9, 9]), TASK, personalised(fraction=1.0, weighting=by_accuracy()), rounds=1)
     with pytest.raises(
-        ArgumentError, match="data must be one whose examples fit on the device, since every user has its own model"
+        ArgumentError, match="data must be one whose examples fit on the device, since users have models of their own"
     ):
         run(generated([9, 9]), TASK, local_only(fraction=1.0), rounds=1, engine=compiled(stream=True))
     with pytest.raises(ArgumentError, match=r"fraction must be enough for 2 of 5 users to meet, but is 0\.1"):

@@ -105,8 +105,14 @@ def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
         combinations(fedavg(), {"temperature": [1.0]}, [0])
 
 
-@pytest.mark.parametrize(("make", "axes"), [(lambda: fedprox(epochs=3), {"mu": [0.0, 0.5]}), (qfedavg, {"q": [0.0, 2.0]}),
-                                            (lambda: fedper("output"), {"lr": [0.1, 0.2]})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "axes"),
+    [
+        (lambda: fedprox(epochs=3), {"mu": [0.0, 0.5]}),
+        (qfedavg, {"q": [0.0, 2.0]}),
+        (lambda: fedper("output"), {"lr": [0.1, 0.2]}),
+    ],
+)
 def test_numbers_inside_local_work_and_weightings_are_swept(make: Any, axes: dict[str, list[float]]) -> None:
     runs = fl.sweep(points([4.0, -1.0]), quadratic(), make(), rounds=3, **axes)
     assert len({r.history.last("test_loss") for r in runs}) == 2

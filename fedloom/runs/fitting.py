@@ -1,0 +1,46 @@
+"""Fitting: a model handed to every user, who goes on training it on its own data (fine-tuning)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedloom.algorithms import fedavg
+from fedloom.data import FederatedData
+from fedloom.engines import Compiled, compiled
+from fedloom.errors import require
+from fedloom.local import Local
+from fedloom.runs.checks import check
+from fedloom.runs.users import Users, present
+from fedloom.tasks import Task, Variables
+from fedloom.trees import stack
+
+
+def fine_tune(
+    data: FederatedData,
+    task: Task,
+    variables: Variables,
+    local: Local,
+    *,
+    seed: int = 0,
+    engine: Compiled | None = None,
+) -> Users:
+    """How each user does on its own test data with a given model, before and after it trains it on its own.
+
+    Arguments:
+        data: who has which examples.
+        task: what is learned.
+        variables: the model that all begin with: a federated run's, or one trained on the union.
+        local: how each user trains it, for example ``fedloom.local.sgd(lr=0.05, epochs=3)``.
+        seed: of the order in which they see their examples.
+        engine: where it is computed; compiled in this process by default.
+    """
+    require("test" in data.splits, "data", "some with a test part", data.name)
+    everybody = fedavg(fraction=1.0, local=local)
+    check(everybody, task, data)
+    program = (engine or compiled()).program(data, task, [everybody], [seed], observed=True)
+    state = replace(program.init(), variables=program.place(stack([variables])))  # type: ignore[arg-type]
+    _, did = program.advance(state, 0, 1)
+    found = present({name: np.asarray(values)[-1, 0] for name, values in did.users.items()})
+    return Users() + {"round": np.int64(0), **found}
