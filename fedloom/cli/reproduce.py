@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import jax
-import numpy as np
 import typer
+from rich.markdown import Markdown
 from rich.table import Table
 
-import fedloom.recipes.cell as record
 import fedloom.recipes.layout as layout
-import fedloom.recipes.series as curves
 from fedloom.cli.shared import Debug, Quiet, console, errors, told
-from fedloom.data import FederatedData
-from fedloom.engines import compiled
-from fedloom.engines.devices import cores
-from fedloom.errors import FedloomError, UnknownName, choose
-from fedloom.recipes import PARTS, Cell, mcmahan2017
+from fedloom.errors import FedloomError, choose
+from fedloom.recipes import PAPERS, Part
 from fedloom.recipes.page import page as write_page
-from fedloom.recipes.part import Found, Part
-from fedloom.recipes.partial import Partial
-from fedloom.recipes.tuning import beginning, tune
+from fedloom.recipes.part import Found
+from fedloom.recipes.recording import Manner, record_missing, recorded
 from fedloom.runs import report
-from fedloom.runs.experiment import Experiment
-from fedloom.runs.prepare import federated
 
-PAPERS = {"mcmahan2017": mcmahan2017}
-QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,), "inputs": ("unit",)}
+NAMES = "; ".join(f"{name}: {', '.join(paper.parts)}" for name, paper in PAPERS.items())
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="which paper: mcmahan2017")],
-    parts: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(PARTS)}, or all (the default)")] = None,
+    paper: Annotated[str, typer.Argument(help=f"which paper: {', '.join(PAPERS)}")],
+    parts: Annotated[list[str] | None, typer.Argument(help=f"all (the default), or of {NAMES}")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="a few cells of the 2NN with one seed, and quick figures: minutes on a CPU")
+        bool, typer.Option("--quick", help="a few experiments, with fewer seeds: minutes on a CPU")
     ] = False,
     from_results: Annotated[
         bool, typer.Option("--from-results", help="run nothing: only show and draw what is recorded")
@@ -56,147 +43,43 @@ def reproduce(
     """Run a paper's experiments that are not recorded yet; print its tables with ours beside the published numbers,
     draw its figures, and write a page of both.
 
-    Every cell is tuned over learning rates and repeated over seeds; what is finished is recorded and not run again.
+    Everything is repeated over seeds, and every cell of McMahan's tables tuned over learning rates; what is finished
+    is recorded and not run again.
 
-    Example: fedloom reproduce mcmahan2017 table1 --quick
+    Examples:
+      fedloom reproduce mcmahan2017 table1 --quick
+
+      fedloom reproduce samani2020 wisdm
     """
     with told(debug):
-        recipe = choose("paper", paper, PAPERS)
-        meant = {"all": tuple(PARTS), **{name: (name,) for name in PARTS}}
-        names = [name for part in parts or ["all"] for name in choose("part", part, meant)]
-        chosen = [recipe(name) for name in dict.fromkeys(names)]
+        about = choose("paper", paper, PAPERS)
+        chosen = about.chosen(parts or ["all"])
         folder = results / (f"{paper}-quick" if quick else paper)
         if not from_results:
-            run(paper, chosen, folder, only, quick, quiet, seconds)
+            live = lambda stop: report.live(errors, stop, not quiet)  # noqa: E731
+            say = lambda text: None if quiet else errors.print(text, highlight=False)  # noqa: E731
+            record_missing(chosen, only, Manner(paper, folder, quick, seconds, live, say))
         found = recorded(chosen, folder)
         if not found.outcomes and not found.series:
             raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}"
                                + (": run without --from-results" if from_results else ""))  # fmt: skip
         if not quiet:
-            for grid in (grid for part in chosen for grid in part.grids):
-                if any(entry.cell in found.outcomes for entry in grid.entries):
-                    console.print(shown(grid, layout.filled(grid, found.outcomes)))
-                    console.print(layout.standing([grid], found.outcomes) + ".")
+            show(chosen, found)
         file = page or folder / "page.md"
-        figures = write_page(paper, chosen, found, file, quick)
+        figures = write_page(about, chosen, found, file)
         if not quiet:
             console.print(f"{file}" + (f" and {len(figures)} figures in {figures[0].parent}" if figures else ""))
 
 
-def recorded(parts: Sequence[Part], folder: Path) -> Found:
-    """What is recorded of some parts."""
-    cells = {cell.name: cell for part in parts for cell in part.cells}
-    outcomes = {name: outcome for name in cells if (outcome := record.read(name, folder))}
-    for name, outcome in outcomes.items():
-        record.check(cells[name], outcome, folder)
-    series = {
-        s.name: kept for part in parts for s in part.series(Found(outcomes)) if (kept := curves.read(s.name, folder))
-    }
-    return Found(outcomes, series)
-
-
-def is_quick(cell: Cell) -> bool:
-    """Whether a cell is one of the few that a CPU does in minutes."""
-    return all(getattr(cell.experiment, name) in values for name, values in QUICK.items())
-
-
-def run(paper: str, parts: Sequence[Part], folder: Path, only: str, quick: bool, quiet: bool, seconds: float) -> None:
-    """Run what is not recorded yet: first the cells, then what else figures need."""
-    began = time.perf_counter()
-    names = [c.name for part in parts for c in part.cells]
-    names += [s.name for part in parts for s in part.series(recorded(parts, folder))]
-    wanted = set(choice(only, names))
-    cells = {c.name: c for part in parts for c in part.cells if c.name in wanted and (not quick or is_quick(c))}
-    data: dict[Any, FederatedData] = {}
-    for cell in cells.values():
-        if record.read(cell.name, folder) is None:
-            if is_over(began, seconds):
-                return
-            tune_one(paper, cell, list(cells.values()), folder, data, quick, quiet)
-    found = recorded(parts, folder)
-    for series in {s.name: s for part in parts for s in part.series(found)}.values():
-        if series.name not in found.series and series.name in wanted and (not quick or series.quick):
-            if is_over(began, seconds):
-                return
-            start = time.perf_counter()
-            with report.live(errors, series.experiment.stop(), not quiet) as begin:
-                columns = series.run(begin)
-            about = provenance(paper, series.name, series.experiment, start, quick)
-            curves.write(curves.Kept(series.name, columns, about), folder)
-
-
-def choice(only: str, names: Sequence[str]) -> list[str]:
-    """The names that are asked for: those that are one of the texts, or else contain it; all if there is no text.
-
-    >>> choice("a", ["a", "ab", "b"]), choice("b,", ["a", "ab", "b", "bc"]), choice("c", ["bc"])
-    (['a'], ['b'], ['bc'])
-    """
-    chosen: list[str] = []
-    texts = [text.strip() for text in only.split(",") if text.strip()]
-    for text in texts:
-        found = [name for name in names if name == text] or [name for name in names if text in name]
-        if not found:
-            raise UnknownName("only", text, sorted(set(names)))
-        chosen += found
-    return chosen if texts else list(names)
-
-
-def is_over(began: float, seconds: float) -> bool:
-    """Whether the time is over; says so."""
-    over = time.perf_counter() - began > seconds
-    if over:
-        errors.print(f"{seconds:g} seconds are over: go on with the same command", style="yellow")
-    return over
-
-
-def tune_one(
-    paper: str,
-    cell: Cell,
-    cells: Sequence[Cell],
-    folder: Path,
-    data: dict[Any, FederatedData],
-    quick: bool,
-    quiet: bool,
-) -> None:
-    """Tune a cell and record it."""
-    e, start = cell.experiment, time.perf_counter()
-    kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
-    data[kind] = data.get(kind) or federated(e)
-    rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-    unfinished = folder / f"{cell.name}.partial"
-    with report.live(errors, e.stop(), not quiet) as begin:
-        outcome = tune(
-            cell, data[kind], compiled(), rate=rate, seeds=1 if quick else 3, begin=begin, partial=Partial(unfinished)
-        )
-    about = provenance(paper, cell.name, e, start, quick)
-    record.write(record.Outcome(cell.name, outcome.trials, about), folder)
-    unfinished.unlink(missing_ok=True)
-    if not quiet:
-        errors.print(told_of(cell, outcome, about["seconds"]), highlight=False)
-
-
-def provenance(paper: str, name: str, e: Experiment, start: float, quick: bool) -> Mapping[str, Any]:
-    """How something was made."""
-    return {
-        "command": f"fedloom reproduce {paper} --only {name}" + " --quick" * quick,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind,
-        "versions": {"jax": jax.__version__, "numpy": np.__version__},
-        "seconds": round(time.perf_counter() - start, 2),
-        "experiment": e.changed(),
-    }
-
-
-def told_of(cell: Cell, outcome: record.Outcome, seconds: float) -> str:
-    """One line on a cell that was run."""
-    told = []
-    for target in cell.targets:
-        rounds, (lr, decay) = outcome.rounds(target), outcome.winner(target)
-        by = f"lr {lr:g}" + (f", decay {decay:g}" if decay != 1 else "")
-        told.append(
-            f"{target:.0%} in {rounds:.1f} rounds ({by})" if rounds is not None else f"{target:.0%} not reached"
-        )
-    return f"{cell.name}: {'; '.join(told)}; {len(outcome.trials)} runs, {seconds:.0f} s"
+def show(parts: Sequence[Part], found: Found) -> None:
+    """Print the tables of some parts, and what is said of them."""
+    for part in parts:
+        for grid in part.grids:
+            if any(entry.cell in found.outcomes for entry in grid.entries):
+                console.print(shown(grid, layout.filled(grid, found.outcomes)))
+                console.print(layout.standing([grid], found.outcomes) + ".")
+        if said := part.text(found):
+            console.print(Markdown(f"**{part.title}**\n\n{said}"))
 
 
 def shown(grid: layout.Grid, lines: list[list[str]]) -> Table:

@@ -1,13 +1,13 @@
 import pytest
 
-from fedloom.recipes import mcmahan2017
 from fedloom.recipes.cell import Outcome, Trial
+from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
 from fedloom.recipes.series import Kept
 
 
 def test_his_tasks() -> None:
-    part = mcmahan2017("hartoyo")
+    part = MCMAHAN2017.part("hartoyo")
     assert len(part.cells) == 21 + 12  # what is published of Table 1 for C = 0, 0.1, 1, and six rows of Table 2 twice
     series = {s.name: s for s in part.series(Found())}
     assert list(series) == ["hartoyo-task1-iid", "hartoyo-task1-shards"]
@@ -18,7 +18,7 @@ def test_his_tasks() -> None:
 def test_a_case_is_run_again_at_its_best_rate() -> None:
     trials = tuple(Trial(0.215, 1.0, seed, "", ((0, 0.1), (250, 0.97))) for seed in range(3))
     found = Found({"2nn-iid-C0.1-E1-B10": Outcome("2nn-iid-C0.1-E1-B10", trials, {})})
-    series = {s.name: s for s in mcmahan2017("hartoyo").series(found)}
+    series = {s.name: s for s in MCMAHAN2017.part("hartoyo").series(found)}
     e = series["portrait-2nn-iid-C0.1-E1-B10"].experiment
     assert (e.lr, e.every, e.rounds, e.splits) == (0.215, 3, 300, ("train", "test"))
 
@@ -27,7 +27,7 @@ def test_his_table_and_pictures() -> None:
     columns = {"round": [0, 50], **{f"{part}_{name}": values for part in ("train", "validation", "test")
                for name, values in (("accuracy", [0.1, 0.97]), ("loss", [2.3, 0.1]))}}  # fmt: skip
     kept = Kept("hartoyo-task1-iid", columns, {})
-    part, found = mcmahan2017("hartoyo"), Found(series={"hartoyo-task1-iid": kept})
+    part, found = MCMAHAN2017.part("hartoyo"), Found(series={"hartoyo-task1-iid": kept})
     text = part.text(found)
     assert "| IID | fedloom | 50 | 97.00% | 97.00% | 97.00% |" in text
     assert "| shards | Hartoyo Putra | 1,008 | 97.56% | 96.83% | 97.02% |" in text
@@ -40,6 +40,6 @@ def test_his_table_and_pictures() -> None:
 
 
 def test_grids_are_only_what_he_ran() -> None:
-    *_, third = mcmahan2017("hartoyo").grids
+    *_, third = MCMAHAN2017.part("hartoyo").grids
     assert len(third.rows) == 6
     assert third.rows[0][1][0].published["hartoyo"] == pytest.approx(793)

@@ -4,8 +4,8 @@ import pytest
 
 import fedloom.recipes.interpolation as interpolation
 from fedloom.data import mnist
-from fedloom.recipes import mcmahan2017
 from fedloom.recipes.interpolation import interpolated, losses
+from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
 from fedloom.runs import Experiment
 from fedloom.tasks import logistic
@@ -34,6 +34,6 @@ def test_convex_losses_only_gain_from_averaging(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_figure_1_trains_as_the_paper_did() -> None:
-    [series] = mcmahan2017("figure1").series(Found())
+    [series] = MCMAHAN2017.part("figure1").series(Found())
     e = series.experiment
     assert (e.model, e.epochs, e.batch_size, e.lr, e.rounds) == ("2nn", 20, 50, 0.1, 1)

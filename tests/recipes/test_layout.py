@@ -1,6 +1,6 @@
-from fedloom.recipes import mcmahan2017
 from fedloom.recipes.cell import Outcome, Trial
 from fedloom.recipes.layout import differences, filled, markdown, standing
+from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 
 
 def took(name: str, rounds: int, accuracy: float = 0.97) -> Outcome:
@@ -8,7 +8,7 @@ def took(name: str, rounds: int, accuracy: float = 0.97) -> Outcome:
 
 
 def test_a_filled_table() -> None:
-    grid = mcmahan2017("table1").grids[0]
+    grid = MCMAHAN2017.part("table1").grids[0]
     names = ("2nn-iid-C0-E1-B10", "2nn-iid-C0.1-E1-B10")
     found = {name: took(name, rounds) for name, rounds in zip(names, (100, 40), strict=True)}
     lines = filled(grid, found)
@@ -21,7 +21,7 @@ def test_a_filled_table() -> None:
 
 
 def test_what_is_not_reached_says_how_far_it_got() -> None:
-    grid = mcmahan2017("table1").grids[0]
+    grid = MCMAHAN2017.part("table1").grids[0]
     name = "2nn-iid-C0-E1-B10"
     found = {name: took(name, 500, accuracy=0.95)}
     assert filled(grid, found)[0][2].startswith("fedloom not in 500 (best 95.00%)\n")
@@ -29,7 +29,7 @@ def test_what_is_not_reached_says_how_far_it_got() -> None:
 
 
 def test_sgd_counts_minibatch_updates() -> None:
-    [grid] = mcmahan2017("table3").grids
+    [grid] = MCMAHAN2017.part("table3").grids
     found = {"cifar-sgd": took("cifar-sgd", 20, 0.85), "cifar-fedavg": took("cifar-fedavg", 100, 0.85)}
     lines = filled(grid, found)
     assert lines[0][3] == "fedloom 10,000\npaper 99,000"
@@ -37,7 +37,7 @@ def test_sgd_counts_minibatch_updates() -> None:
 
 
 def test_what_differs_by_more_than_a_quarter_is_said() -> None:
-    grid = mcmahan2017("table1").grids[0]
+    grid = MCMAHAN2017.part("table1").grids[0]
     names = ("2nn-iid-C0-E1-B10", "2nn-iid-C0.1-E1-B10")
     near = {name: took(name, rounds) for name, rounds in zip(names, (316, 80), strict=True)}
     assert differences([grid], near) == ""

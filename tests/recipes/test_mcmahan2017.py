@@ -1,12 +1,12 @@
-from fedloom.recipes import mcmahan2017
 from fedloom.recipes.cell import Outcome, Trial
+from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
 
 PARTS = ("table1", "table2", "table3")
 
 
 def test_table_1_has_forty_cells_of_which_thirty_five_are_published() -> None:
-    part = mcmahan2017("table1")
+    part = MCMAHAN2017.part("table1")
     assert len({cell.name for cell in part.cells}) == 40
     entries = {entry.cell: entry for grid in part.grids for entry in grid.entries}
     assert sum(entry.published["paper"] is not None for entry in entries.values()) == 35
@@ -18,7 +18,7 @@ def test_table_1_has_forty_cells_of_which_thirty_five_are_published() -> None:
 
 
 def test_table_2_has_fifteen_rows_twice() -> None:
-    part = mcmahan2017("table2")
+    part = MCMAHAN2017.part("table2")
     cells = {cell.name: cell for cell in part.cells}
     assert len(cells) == 30
     cnn, lstm = part.grids
@@ -33,7 +33,7 @@ def test_table_2_has_fifteen_rows_twice() -> None:
 
 
 def test_table_3_counts_updates_for_sgd_and_rounds_for_the_others() -> None:
-    part = mcmahan2017("table3")
+    part = MCMAHAN2017.part("table3")
     [grid] = part.grids
     assert [[e.published["paper"] for e in row] for _, row in grid.rows] == [
         [18000, 31000, 99000], [3750, 6600, None], [280, 630, 2000]]  # fmt: skip
@@ -45,25 +45,25 @@ def test_table_3_counts_updates_for_sgd_and_rounds_for_the_others() -> None:
 
 
 def test_tables_1_and_2_share_the_experiments_they_have_in_common() -> None:
-    first, second = ({cell.name: cell for cell in mcmahan2017(part).cells} for part in ("table1", "table2"))
+    first, second = ({cell.name: cell for cell in MCMAHAN2017.part(part).cells} for part in ("table1", "table2"))
     common = first.keys() & second.keys()
     assert common == {f"cnn-{p}-C0.1-E5-B{b}" for p in ("iid", "shards") for b in (10, "all")}
     assert all(first[name] == second[name] for name in common)
 
 
 def test_pixels_are_scaled_in_three_ways() -> None:
-    part = mcmahan2017("inputs")
+    part = MCMAHAN2017.part("inputs")
     cells = {cell.name: cell for cell in part.cells}
     assert len(cells) == 12
     assert cells["2nn-iid-C0.1-E1-B10"] == next(
-        c for c in mcmahan2017("table1").cells if c.name == "2nn-iid-C0.1-E1-B10"
+        c for c in MCMAHAN2017.part("table1").cells if c.name == "2nn-iid-C0.1-E1-B10"
     )
     other = cells["cnn-shards-C0.1-E5-B10-centred"]
     assert (other.experiment.inputs, other.goal) == ("centred", None)
 
 
 def test_the_reason_is_given_once_it_is_recorded() -> None:
-    part, outcomes = mcmahan2017("table1"), {}
+    part, outcomes = MCMAHAN2017.part("table1"), {}
     assert part.text(Found()) == ""
     for i, kind in enumerate(("iid", "shards")):
         for j, scaling in enumerate(("", "-centred", "-standard")):
@@ -74,12 +74,12 @@ def test_the_reason_is_given_once_it_is_recorded() -> None:
 
 def test_every_entry_of_a_grid_has_its_cell() -> None:
     for name in (*PARTS, "inputs"):
-        part = mcmahan2017(name)
+        part = MCMAHAN2017.part(name)
         assert {entry.cell for grid in part.grids for entry in grid.entries} == {cell.name for cell in part.cells}
         assert all(cell.experiment.target == cell.targets[-1] for cell in part.cells)
 
 
 def test_figure_3_runs_to_its_end() -> None:
-    series = list(mcmahan2017("figure3").series(Found()))
+    series = list(MCMAHAN2017.part("figure3").series(Found()))
     assert len(series) == 11
     assert {s.experiment.target for s in series} == {None}

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from fedloom.recipes import mcmahan2017
 from fedloom.recipes.cell import Outcome, Trial
+from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.page import page
 from fedloom.recipes.part import Found
 from fedloom.recipes.series import Kept
@@ -12,8 +12,8 @@ def test_a_page_has_tables_figures_and_what_they_cost(tmp_path: Path) -> None:
     outcomes = {"2nn-iid-C0.1-E1-B10": Outcome("2nn-iid-C0.1-E1-B10", (trial,), {"device": "A", "seconds": 60})}
     series = {"figure1": Kept("figure1", {"theta": [0.0, 1.0], "shared": [1, 2], "independent": [1, 2]},
                               {"device": "B", "seconds": 30})}  # fmt: skip
-    parts = [mcmahan2017(name) for name in ("table1", "figure1", "figure4")]
-    figures = page("mcmahan2017", parts, Found(outcomes, series), tmp_path / "page.md")
+    parts = [MCMAHAN2017.part(name) for name in ("table1", "figure1", "figure4")]
+    figures = page(MCMAHAN2017, parts, Found(outcomes, series), tmp_path / "page.md")
     assert figures == [tmp_path / "figures" / "mcmahan2017" / "figure1.png"]
     assert figures[0].read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "page.md").read_text()

@@ -1,0 +1,47 @@
+"""Paper: its parts by name, and what is said of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedloom.errors import choose
+from fedloom.recipes.part import Found, Part
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper that is reproduced.
+
+    Arguments:
+        name: by which it is asked for.
+        parts: the name of a table or figure → what makes it.
+        introduction: what is said first, of what was found.
+    """
+
+    name: str
+    parts: dict[str, Callable[[], Part]]
+    introduction: Callable[[Found], str]
+
+    def part(self, name: str) -> Part:
+        """A part by its name."""
+        return choose("part", name, self.parts)()
+
+    def chosen(self, names: list[str]) -> list[Part]:
+        """The parts of some names, in their order; ``all`` is every one."""
+        meant = {"all": tuple(self.parts), **{name: (name,) for name in self.parts}}
+        wanted = [part for name in names for part in choose("part", name, meant)]
+        return [self.part(name) for name in dict.fromkeys(wanted)]
+
+
+def effort(found: Found) -> str:
+    """How many runs are recorded, and how long they took on which device."""
+    abouts = [o.about for o in found.outcomes.values()] + [kept.about for kept in found.series.values()]
+    seconds: dict[str, float] = {}
+    for about in abouts:
+        device = str(about.get("device"))
+        seconds[device] = seconds.get(device, 0) + float(about.get("seconds", 0))
+    took = " and ".join(f"{s / 60:.1f} minutes on {device}" for device, s in sorted(seconds.items()))
+    runs = sum(len(outcome.trials) for outcome in found.outcomes.values())
+    runs += sum(int(kept.about.get("runs", 1)) for kept in found.series.values())
+    return f"{runs} runs in {took}"

@@ -1,0 +1,166 @@
+"""Recording: run what a paper's parts need and is not recorded yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import fedloom.recipes.cell as record
+import fedloom.recipes.series as curves
+from fedloom.data import FederatedData
+from fedloom.engines import compiled
+from fedloom.engines.devices import cores
+from fedloom.errors import UnknownName
+from fedloom.recipes.cell import Cell
+from fedloom.recipes.part import Found, Part
+from fedloom.recipes.partial import Partial
+from fedloom.recipes.tuning import Begin, beginning, tune
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.prepare import federated
+from fedloom.runs.stopping import Stop
+
+QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,), "inputs": ("unit",)}
+"""What the cells have that a CPU does in minutes."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a paper's experiments are run.
+
+    Arguments:
+        paper: its name.
+        folder: where results are recorded.
+        quick: whether only what takes minutes on a CPU is run, with fewer seeds.
+        seconds: nothing new is begun after so many.
+        live: a rule for stopping → a progress line.
+        say: what tells of something that is done.
+    """
+
+    paper: str
+    folder: Path
+    quick: bool
+    seconds: float
+    live: Callable[[Stop], AbstractContextManager[Begin]]
+    say: Callable[[str], None]
+
+
+def recorded(parts: Sequence[Part], folder: Path) -> Found:
+    """What is recorded of some parts."""
+    cells = {cell.name: cell for part in parts for cell in part.cells}
+    outcomes = {name: outcome for name in cells if (outcome := record.read(name, folder))}
+    for name, outcome in outcomes.items():
+        record.check(cells[name], outcome, folder)
+    series = {
+        s.name: kept for part in parts for s in part.series(Found(outcomes)) if (kept := curves.read(s.name, folder))
+    }
+    return Found(outcomes, series)
+
+
+def is_quick(cell: Cell) -> bool:
+    """Whether a cell is one of the few that a CPU does in minutes."""
+    return all(getattr(cell.experiment, name) in values for name, values in QUICK.items())
+
+
+def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
+    """Run what is not recorded yet: first the cells, then what else figures and tables need."""
+    began, folder, quick = time.perf_counter(), manner.folder, manner.quick
+    names = [c.name for part in parts for c in part.cells]
+    names += [s.name for part in parts for s in part.series(recorded(parts, folder))]
+    wanted = set(choice(only, names))
+    cells = {c.name: c for part in parts for c in part.cells if c.name in wanted and (not quick or is_quick(c))}
+    data: dict[Any, FederatedData] = {}
+    for cell in cells.values():
+        if record.read(cell.name, folder) is None:
+            if is_over(began, manner):
+                return
+            tune_one(cell, list(cells.values()), data, manner)
+    found = recorded(parts, folder)
+    for series in {s.name: s for part in parts for s in part.series(found)}.values():
+        if series.name not in found.series and series.name in wanted and (not quick or series.quick):
+            if is_over(began, manner):
+                return
+            run_one(series, manner)
+
+
+def run_one(series: curves.Series, manner: Manner) -> None:
+    """Run a series and record it."""
+    start = time.perf_counter()
+    with manner.live(series.experiment.stop()) as begin:
+        columns = series.run(begin, manner.quick)
+    about = provenance(series.name, series.experiment, start, manner)
+    many = len({name.split(" ")[0] for name in columns if " " in name})
+    kept = curves.Kept(series.name, columns, {**about, **({"runs": many} if many else {})})
+    curves.write(kept, manner.folder)
+    manner.say(f"{series.name}: {about['seconds']:.0f} s")
+
+
+def choice(only: str, names: Sequence[str]) -> list[str]:
+    """The names that are asked for: those that are one of the texts, or else contain it; all if there is no text.
+
+    >>> choice("a", ["a", "ab", "b"]), choice("b,", ["a", "ab", "b", "bc"]), choice("c", ["bc"])
+    (['a'], ['b'], ['bc'])
+    """
+    chosen: list[str] = []
+    texts = [text.strip() for text in only.split(",") if text.strip()]
+    for text in texts:
+        found = [name for name in names if name == text] or [name for name in names if text in name]
+        if not found:
+            raise UnknownName("only", text, sorted(set(names)))
+        chosen += found
+    return chosen if texts else list(names)
+
+
+def is_over(began: float, manner: Manner) -> bool:
+    """Whether the time is over; says so."""
+    over = time.perf_counter() - began > manner.seconds
+    if over:
+        manner.say(f"{manner.seconds:g} seconds are over: go on with the same command")
+    return over
+
+
+def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner) -> None:
+    """Tune a cell and record it."""
+    e, start, folder = cell.experiment, time.perf_counter(), manner.folder
+    kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
+    data[kind] = data.get(kind) or federated(e)
+    rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
+    unfinished = folder / f"{cell.name}.partial"
+    seeds = 1 if manner.quick else 3
+    with manner.live(e.stop()) as begin:
+        outcome = tune(cell, data[kind], compiled(), rate=rate, seeds=seeds, begin=begin, partial=Partial(unfinished))
+    about = provenance(cell.name, e, start, manner)
+    record.write(record.Outcome(cell.name, outcome.trials, about), folder)
+    unfinished.unlink(missing_ok=True)
+    manner.say(told_of(cell, outcome, about["seconds"]))
+
+
+def provenance(name: str, e: Experiment, start: float, manner: Manner) -> Mapping[str, Any]:
+    """How something was made."""
+    return {
+        "command": f"fedloom reproduce {manner.paper} --only {name}" + " --quick" * manner.quick,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind,
+        "versions": {"jax": jax.__version__, "numpy": np.__version__},
+        "seconds": round(time.perf_counter() - start, 2),
+        "experiment": e.changed(),
+    }
+
+
+def told_of(cell: Cell, outcome: record.Outcome, seconds: float) -> str:
+    """One line on a cell that was run."""
+    told = []
+    for target in cell.targets:
+        rounds, (lr, decay) = outcome.rounds(target), outcome.winner(target)
+        by = f"lr {lr:g}" + (f", decay {decay:g}" if decay != 1 else "")
+        told.append(
+            f"{target:.0%} in {rounds:.1f} rounds ({by})" if rounds is not None else f"{target:.0%} not reached"
+        )
+    return f"{cell.name}: {'; '.join(told)}; {len(outcome.trials)} runs, {seconds:.0f} s"

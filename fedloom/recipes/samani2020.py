@@ -1,0 +1,188 @@
+"""Samani 2020: one model for all or one for each, averaged plainly, weighted, or without those that do badly.
+
+His study describes the methods and the data, and stops before its results; here they are. Every user takes part in
+every round. What weighs and excludes is the accuracy on validation data: centrally each user's own, of its own model;
+peer to peer, of everybody's model on the data of the user that averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedloom.recipes.paper import Paper, effort
+from fedloom.recipes.part import Found, Part, Picture
+from fedloom.recipes.repeated import apart, each, estimate
+from fedloom.recipes.series import Kept, Series
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.users import Users, mixing, violins
+from fedloom.style import STYLE
+
+SEEDS = 10
+WEIGHTED, STD_DEV = {"weighting": "validation-accuracy"}, {"weighting": "uniform", "exclude": 1.0}
+METHODS: dict[str, dict[str, Any]] = {
+    "global user": {"algorithm": "central", "users": "no"},
+    "federated": {},
+    "central, plain": {"weighting": "uniform"},
+    "central, weighted": WEIGHTED,
+    "central, std-dev": STD_DEV,
+    "personalised, plain": {"algorithm": "personalised", "weighting": "uniform"},
+    "personalised, weighted": {"algorithm": "personalised", **WEIGHTED},
+    "personalised, std-dev": {"algorithm": "personalised", **STD_DEV},
+    "local only": {"algorithm": "local"},
+}
+"""Method → how its experiment differs; local only is the same centrally and peer to peer."""
+READ = {"before": "before fitting", "after": "after fitting", "global": "after fitting, on everybody's data"}
+BASE = Experiment(
+    split="stratified", validation_share=0.2, test_share=0.2, fraction=1.0, epochs=1, batch_size=10, lr=0.1, rounds=50,
+    every=5, target=None, evaluate="test", users="yes",
+)  # fmt: skip
+SETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "postures": (
+        "Hand postures: 3 users, 3 postures",
+        {"data": "hand-postures/Postures_users0-2.csv.gz", "user": "User", "label": "Class"},
+    ),
+    "wisdm": (
+        "WISDM: 36 users, 6 activities",
+        {
+            "data": "har-wisdm/WISDM_ar_v1.1_transformed.csv.gz",
+            "user": "user",
+            "label": "class",
+            "drop": "UNIQUE_ID",
+        },
+    ),
+    "hapt": (
+        "HAPT: 30 users, 12 activities, windows of 2.56 seconds",
+        {
+            "data": "har-hapt/hapt_labelled.csv.gz",
+            "user": "user",
+            "label": "activity",
+            "drop": "experiment",
+            "window": 128,
+            "step": 128,
+        },
+    ),
+    "cats-dogs": (
+        "Cats and dogs: 10 users, 80 % of each one's pictures of its favourite",
+        {
+            "data": "cats-dogs/thumbs96.tar",
+            "partition": "affinity",
+            "clients": 10,
+            "model": "cnn",
+            "rounds": 30,
+        },
+    ),
+}
+"""Part → its title, and its data."""
+
+
+def series(part: str) -> dict[str, Series]:
+    """Method → what is run for it."""
+    e = BASE.replace(**SETS[part][1])
+    found = {}
+    for method, changes in METHODS.items():
+        name = f"{part}-{method.replace(', ', '-').replace(' ', '-')}"
+        found[method] = Series(name, e.replace(**changes), apart(SEEDS), part == "wisdm", apart(2))
+    return found
+
+
+def data_set(part: str) -> Callable[[], Part]:
+    """What makes the part of a data set."""
+
+    def make() -> Part:
+        title, _ = SETS[part]
+        every = series(part)
+
+        def shown(found: Found) -> dict[str, Kept]:
+            return {method: found.series[s.name] for method, s in every.items() if s.name in found.series}
+
+        def text(found: Found) -> str:
+            return table(shown(found))
+
+        def pictures(found: Found) -> Iterator[Picture]:
+            there = shown(found)
+            if there:
+                about = f"{title}: accuracy against rounds, mean over users and seeds."
+                yield Picture(f"{part}-rounds", about, against_rounds(there))
+                about = f"{title}: every user's accuracy after fitting, all seeds."
+                yield Picture(f"{part}-users", about, violins([(m, pooled(kept)) for m, kept in there.items()]))
+            if kept := there.get("personalised, weighted"):
+                about = f"{title}: what each user's model is made of in the last round, weighted."
+                yield Picture(f"{part}-mixing", about, mixed(kept))
+
+        return Part(part, title, series=lambda found: every.values(), text=text, pictures=pictures)  # noqa: ARG005
+
+    return make
+
+
+def table(there: Mapping[str, Kept]) -> str:
+    """Of each method: users' mean accuracies, and that of the tenth that fares worst; means over seeds."""
+    if not there:
+        return ""
+    lines = [
+        f"| | {' | '.join(READ.values())} | worst tenth, before | worst tenth, after |",
+        "|---|---|---|---|---|---|",
+    ]
+    for method, kept in there.items():
+        means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in READ]
+        worsts = [estimate([worst(values) for values in each(kept, f"last {r}_accuracy")]) for r in ("before", "after")]
+        lines.append(f"| {method} | " + " | ".join(str(e) for e in (*means, *worsts)) + " |")
+    return "\n".join(lines)
+
+
+def worst(values: np.ndarray) -> float:
+    """The mean over the tenth of users that fares worst, at least one."""
+    real = np.sort(values[~np.isnan(values)])
+    return float(real[: max(1, round(0.1 * len(real)))].mean())
+
+
+def against_rounds(there: Mapping[str, Kept]) -> Figure:
+    """Users' mean accuracy against rounds, before fitting and after."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 4.0), layout="constrained")
+        for axes, moment in zip(figure.subplots(1, 2, sharey=True), ("before", "after"), strict=True):
+            for i, (method, kept) in enumerate(there.items()):
+                curve = each(kept, f"users_{moment}_accuracy")
+                if len(curve):
+                    style = {"color": f"C{i % 6}", "linestyle": "--" if method.startswith("personalised") else "-"}
+                    axes.plot(kept.columns["round"], curve.mean(axis=0), label=method, **style)
+            axes.set(xlabel="rounds of communication", ylabel="accuracy", title=READ[moment])
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(fontsize="small")
+    return figure
+
+
+def pooled(kept: Kept) -> Users:
+    """Every seed's users in the last round, as if of one."""
+    return Users({"after_accuracy": (each(kept, "last after_accuracy").ravel(),)})
+
+
+def mixed(kept: Kept) -> Figure:
+    """The mixing matrix of the last round, of the first seed."""
+    flat = np.array(kept.columns["0 last mixing"])
+    size = round(len(flat) ** 0.5)
+    return mixing(Users() + {"round": kept.columns["round"][-1], "mixing": flat.reshape(size, size)})
+
+
+def introduction(found: Found) -> str:
+    """How the numbers came about."""
+    return f"""# samani2020, finished
+
+Samani's study of 2020 asks who should count how much, and whether everybody wants the same average; its results
+section was never written. Here every user takes part in every round (E = 1, B = 10, learning rate 0.1 for every method,
+the best of 0.01, 0.03 and 0.1 by the validation accuracy of the global user); users' data is split 60:20:20, anew for
+each of {SEEDS} seeds. *Federated* weighs by data; *plain* lets all count the same; *weighted* by validation accuracy;
+*std-dev* leaves out models more than one standard deviation below the mean of validation accuracies, the rest count the
+same; the *global user* has everybody's data, and its model is then given to every user. Accuracies are means over users
+of each one's accuracy on its own test data, before and after it trains the model that it was sent for a round, and of
+its model after that on everybody's test data; then means over seeds, with 95 % intervals. Personalised plain averaging
+is central plain averaging by construction, and the numbers show it. Recorded: {effort(found)}.
+Drawn by `fedloom reproduce samani2020 --from-results --page docs/samani2020.md`."""
+
+
+SAMANI2020 = Paper("samani2020", {part: data_set(part) for part in SETS}, introduction)

@@ -1,0 +1,39 @@
+import numpy as np
+
+from fedloom.recipes.part import Found
+from fedloom.recipes.samani2020 import METHODS, SAMANI2020, SETS, series, worst
+from fedloom.recipes.series import Kept
+
+
+def test_every_data_set_has_every_method() -> None:
+    assert list(SAMANI2020.parts) == ["postures", "wisdm", "hapt", "cats-dogs"]
+    names = {s.name for part in SETS for s in series(part).values()}
+    assert len(names) == len(SETS) * len(METHODS) == 36
+    e = series("wisdm")["personalised, std-dev"].experiment
+    assert (e.algorithm, e.weighting, e.exclude, e.fraction, e.users) == ("personalised", "uniform", 1.0, 1.0, "yes")
+    assert series("cats-dogs")["global user"].experiment.algorithm == "central"
+
+
+def test_the_table_is_of_users() -> None:
+    last = {f"{s} last {read}_accuracy": [0.5 + 0.1 * s, 0.7, np.nan] for s in range(2)
+            for read in ("before", "after", "global")}  # fmt: skip
+    curves = {f"{s} users_{m}_accuracy": [0.4, 0.5] for s in range(2) for m in ("before", "after")}
+    kept = Kept("x", {"round": [0.0, 5.0], **curves, **last, "0 last mixing": list(np.eye(3).ravel())}, {})
+    part = SAMANI2020.part("wisdm")
+    found = Found(series={"wisdm-personalised-weighted": kept})
+    assert (
+        "| personalised, weighted | 62.50% ± 31.77 | 62.50% ± 31.77 | 62.50% ± 31.77 | 55.00% ± 63.53 |"
+        in part.text(found)
+    )
+    assert [p.name for p in part.pictures(found)] == ["wisdm-rounds", "wisdm-users", "wisdm-mixing"]
+
+
+def test_the_worst_tenth_is_at_least_one() -> None:
+    assert worst(np.array([0.9, 0.2, np.nan, 0.5])) == 0.2
+    np.testing.assert_allclose(worst(np.linspace(0, 1, 20)), 1 / 38)
+
+
+def test_nothing_recorded_is_nothing_said() -> None:
+    part = SAMANI2020.part("hapt")
+    assert part.text(Found()) == ""
+    assert not list(part.pictures(Found()))
