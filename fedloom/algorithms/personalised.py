@@ -12,7 +12,7 @@ from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
 from fedloom.local import Local, Sent, sgd
-from fedloom.mixing.mixer import Mixer, identity, personal
+from fedloom.mixing import Mixer, identity, neighbours, personal
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -90,6 +90,8 @@ class Personalised:
 def personalised(
     *,
     weighting: Weighting = by_size,
+    peers: int | None = None,
+    peers_by: str = "random",
     fraction: float = 0.1,
     local: Local | None = None,
     **local_options: Any,
@@ -98,13 +100,17 @@ def personalised(
 
     Arguments:
         weighting: how much each model counts for a user, on what the user reads of it.
+        peers: how many others each user averages with; ``None`` is everybody, which is K² evaluations where models are
+            judged.
+        peers_by: which others: ``random``, drawn anew every round, or ``nearest``, whose models are nearest to its own.
         fraction: C, the share of users in a round; the others neither train nor mix. 1 is everybody.
         local: what a user does; or give the arguments of :func:`fedloom.local.sgd` here.
 
     >>> personalised(epochs=2).mixer.describe()
     {'mixing': 'personal', 'weighting': 'size'}
     """
-    return _made(personal(weighting), fraction, local, local_options)
+    mixer = personal(weighting) if peers is None else neighbours(weighting, peers, peers_by)
+    return _made(mixer, fraction, local, local_options)
 
 
 def local_only(*, fraction: float = 0.1, local: Local | None = None, **local_options: Any) -> Personalised:

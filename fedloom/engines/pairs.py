@@ -12,6 +12,8 @@ from jax import lax
 import fedloom.engines.devices as machine
 from fedloom.data.federated import FederatedData
 from fedloom.engines.plan import Plan
+from fedloom.engines.store import View
+from fedloom.engines.users import totals
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import record
 
@@ -66,3 +68,26 @@ def pairs(
 
     found: dict[str, Array] = machine.shared_out(plan.mesh, users, of)
     return {name: value.swapaxes(1, 2) for name, value in found.items()}
+
+
+def among(
+    task: Task, plan: Plan, view: View, models: Variables, who: Int[Array, "X K p"]
+) -> dict[str, Float[Array, "X K p"]]:
+    """Metric → that of the models of a few others on each user's examples; each device asks its share of the users."""
+
+    def of(which: Array) -> dict[str, Array]:
+        def every(models: Variables, who: Array) -> dict[str, Array]:
+            def one(user: Array) -> dict[str, Array]:
+                def of(other: Array) -> dict[str, Array]:
+                    model = jax.tree.map(lambda a: a[other], models)
+                    return totals(task, view, model, view.start[user], view.size[user])
+
+                sums = lax.map(of, who[user])
+                return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+
+            return lax.map(one, which, batch_size=plan.at_once)
+
+        return jax.vmap(every)(models, who)
+
+    found: dict[str, Array] = machine.shared_out(plan.mesh, who.shape[1], of)
+    return found

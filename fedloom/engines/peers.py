@@ -17,12 +17,13 @@ import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Reading, Replies
 from fedloom.engines.lanes import work_through
-from fedloom.engines.pairs import Everyone, everyone, pairs
+from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, lasts, sometimes
-from fedloom.engines.schedule import deal
+from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import each
+from fedloom.mixing import Neighbours
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes
 
@@ -51,9 +52,11 @@ class Peers(Program):
         """The state some rounds later, and what those rounds did."""
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
-        examples = {part: self.everyone(part) for part in sorted({n.part for n in self.algorithm.readings})}
+        parts = sorted({need.part for need in self.algorithm.readings})
+        few = isinstance(self.algorithm.mixer, Neighbours)
+        examples = {part: self.store.view(dealt, part) if few else self.everyone(part) for part in parts}
         view, test = self.store.view(dealt), {part: self.store.view(dealt, part) for part in self.tested}
-        return _advance(self.task, self.plan, self.algorithm, view, test, examples, state, self.seeds, dealt)
+        return _advance(self.task, self.plan, self.m, self.algorithm, view, test, examples, state, self.seeds, dealt)
 
     def everyone(self, part: str) -> Everyone:
         """All users' examples of a part, on the devices."""
@@ -65,14 +68,15 @@ class Peers(Program):
         return Everyone(self.store.resident.columns, kept.rows, kept.owner)
 
 
-@partial(jax.jit, static_argnames=("task", "plan"))
+@partial(jax.jit, static_argnames=("task", "plan", "m"))
 def _advance(
     task: Task,
     plan: Plan,
+    m: int,
     algorithm: Personalised,
     view: View,
     test: dict[str, View],
-    examples: dict[str, Everyone],
+    examples: dict[str, Everyone | View],
     state: PeerState,
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
@@ -81,16 +85,31 @@ def _advance(
     users = len(view.size)
 
     def read(
-        needs: Sequence[Reading], examples: dict[str, Everyone], before: Variables, after: Variables
+        needs: Sequence[Reading],
+        examples: dict[str, Everyone | View],
+        before: Variables,
+        after: Variables,
+        who: Array | None,
     ) -> dict[str, Array]:
-        """A of every reading; what is judged on the same part at the same moment is judged once."""
-        kinds = dict.fromkeys((need.part, need.moment) for need in needs)
-        found = {(part, moment): pairs(task, plan, examples[part], after if moment == "after" else before, users)
-                 for part, moment in kinds}  # fmt: skip
+        """A of every reading, or the part of it that users ask for; what is judged on the same part at the same moment
+        is judged once.
+        """
+        found = {}
+        for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
+            models, given = after if moment == "after" else before, examples[part]
+            if isinstance(given, Everyone):
+                found[part, moment] = pairs(task, plan, given, models, users)
+            elif who is not None:
+                found[part, moment] = among(task, plan, given, models, who)
         return {need.name: found[need.part, need.moment][need.metric] for need in needs}
 
     def observed(
-        test: dict[str, View], algorithm: Personalised, before: PeerState, after: PeerState, told: Replies
+        test: dict[str, View],
+        algorithm: Personalised,
+        before: PeerState,
+        after: PeerState,
+        told: Replies,
+        who: Array | None,
     ) -> dict[str, Array]:
         """Who took part, how each did on test data before and after its work, and how they mixed."""
         seen = {"client": jnp.where(told.present, jnp.arange(users), -1)}
@@ -99,14 +118,14 @@ def _advance(
                 sums = each(task, plan, algorithm, test[part], before if moment == "before" else after)
                 seen |= {f"{name}_{m}": value / sums["count"] for m, value in sums.items() if m != "count"}
         if users <= SHOWN:
-            seen["mixing"] = jax.vmap(lambda a, replies: a.mixer.matrix(replies))(algorithm, told)
+            seen["mixing"] = jax.vmap(lambda a, replies, w: a.mixer.matrix(replies, w))(algorithm, told, who)
         return seen
 
     def rounds(
         algorithm: Personalised,
         view: View,
         test: dict[str, View],
-        examples: dict[str, Everyone],
+        examples: dict[str, Everyone | View],
         state: PeerState,
         seeds: Array,
         schedule: Array,
@@ -125,15 +144,18 @@ def _advance(
             if plan.mesh.size > 1:
                 update, present, computed = lax.psum((update, present, computed), machine.AXIS)
             trained = jax.tree.map(jnp.add, state.variables, update)
+            who = jax.vmap(lambda a, seed, r, there, x: a.mixer.pick(stream(seed, PEERS, r), there, m, x))(
+                algorithm, seeds, state.round, present > 0, trained
+            )
             told = Replies(
                 jnp.broadcast_to(view.size.astype(jnp.float32), present.shape),
                 present > 0,
-                read(algorithm.readings, examples, state.variables, trained),
+                read(algorithm.readings, examples, state.variables, trained, who),
             )
-            mixed = jax.vmap(lambda a, replies, x: a.mixer.mix(replies, x))(algorithm, told, trained)
+            mixed = jax.vmap(lambda a, replies, x, w: a.mixer.mix(replies, x, w))(algorithm, told, trained, who)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
             after = replace(state, variables=trained)
-            seen = sometimes(last, lambda: observed(test, algorithm, state, after, told)) if test else {}
+            seen = sometimes(last, lambda: observed(test, algorithm, state, after, told, who)) if test else {}
             return PeerState(mixed, state.round + 1), Rounds(norm, computed, seen)
 
         return lax.scan(one, state, (schedule, lasts(schedule)))

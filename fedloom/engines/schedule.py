@@ -14,7 +14,7 @@ from fedloom.shuffle import shuffle, words
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, Key, UInt32
 
-INIT, COHORT, CLIENT = range(3)  # what a seed's random numbers are for
+INIT, COHORT, CLIENT, PEERS = range(4)  # what a seed's random numbers are for
 
 
 def stream(seed: Int[Array, ""] | int, purpose: int, round: Int[Array, ""] | int = 0) -> Key[Array, ""]:

@@ -18,7 +18,9 @@ from fedloom.tasks.task import Variables
 from fedloom.trees import record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
+    from jaxtyping import Array, Bool, Float, Int, Key
+
+    Who = Int[Array, "K p"] | None
 
 
 class Mixer:
@@ -29,11 +31,17 @@ class Mixer:
         """What is measured of everybody's model on everybody's data."""
         return ()
 
-    def matrix(self, replies: Replies) -> Float[Array, "K K"]:
-        """M, whose rows sum to one. Readings are matrices here: row i has what user i read of each model."""
+    def pick(self, key: Key[Array, ""], present: Bool[Array, " K"], m: int, models: Variables) -> Who:  # noqa: ARG002
+        """Whom each user averages, of the m that are present: (users, a few); ``None`` is everybody."""
+        return None
+
+    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:
+        """M, whose rows sum to one. Readings are matrices here: row i has what user i read of each model, or of those
+        that it averages.
+        """
         raise NotImplementedError
 
-    def mix(self, replies: Replies, models: Variables) -> Variables:
+    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
         """M·X."""
         raise NotImplementedError
 
@@ -54,11 +62,11 @@ class Mixer:
 class Identity(Mixer):
     """M = I: nobody takes anything from anybody."""
 
-    def matrix(self, replies: Replies) -> Float[Array, "K K"]:
+    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:  # noqa: ARG002
         """I."""
         return jnp.eye(len(replies.examples))
 
-    def mix(self, replies: Replies, models: Variables) -> Variables:  # noqa: ARG002
+    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:  # noqa: ARG002
         """X."""
         return models
 
@@ -90,7 +98,7 @@ class Personal(Mixer):
         weights = jnp.where(replies.present, weights, 0)
         return weights / weights.sum()
 
-    def matrix(self, replies: Replies) -> Float[Array, "K K"]:
+    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:  # noqa: ARG002
         """Row by row, the weighting's shares."""
         k = len(replies.examples)
         if self.readings:
@@ -99,20 +107,20 @@ class Personal(Mixer):
             rows = jnp.broadcast_to(self.row(replies, {}), (k, k))
         return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
-    def mix(self, replies: Replies, models: Variables) -> Variables:
+    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:  # noqa: ARG002
         """M·X; where nobody reads anything all rows are the same, and so is everybody's average. A model that has
         ceased to be numbers spoils only the mixes that it is in.
         """
-        broken = jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
-        clean = where(~broken, models, jax.tree.map(jnp.zeros_like, models))
+        bad = broken(models)
+        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
         if self.readings:
             m = self.matrix(replies)
             mixed = jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), clean)
-            spoiled = m @ broken.astype(m.dtype) > 0
+            spoiled = m @ bad.astype(m.dtype) > 0
         else:
             shares = self.row(replies, {})
             mixed = jax.tree.map(lambda a: jnp.broadcast_to(jnp.einsum("j,j...->...", shares, a), a.shape), clean)
-            spoiled = jnp.broadcast_to(shares @ broken.astype(shares.dtype) > 0, broken.shape)
+            spoiled = jnp.broadcast_to(shares @ bad.astype(shares.dtype) > 0, bad.shape)
         mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
         return where(replies.present, mixed, models)
 
@@ -128,6 +136,11 @@ class Personal(Mixer):
     def describe(self) -> dict[str, Any]:
         """The weighting's name and numbers."""
         return {"mixing": "personal", **self.weighting.describe()}
+
+
+def broken(models: Variables) -> Bool[Array, " K"]:
+    """Which of a stack of models have ceased to be numbers."""
+    return jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
 
 
 identity = Identity()

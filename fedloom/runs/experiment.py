@@ -94,6 +94,8 @@ class Experiment:
     temperature: float = about("of weighting by loss: exp(-loss / temperature)", 1.0)
     exclude: float | None = about("leave out replies so many deviations below the mean, or none", None)
     exclude_by: str = about("what exclude looks at", "validation-accuracy")
+    peers: int | None = about("others that each averages with, personalised; or all", None, missing="all")
+    peers_by: str = about("which: random, or those whose models are nearest", "random")
     mu: float = about("μ, how strongly clients are pulled to the shared model: fedprox, ditto", 0.01)
     private: str = about("layers that are every client's own, comma-separated: fedper, fedrep", "output")
     head_epochs: int = about("epochs for a client's own layers alone, with fedrep", 1)
@@ -152,6 +154,7 @@ class Experiment:
             ("weighting", averages, how), ("exclude", averages, how), ("server", has_server, how),
             ("server_lr", has_server, how), ("server_momentum", has_server, how), ("moment", reads, which),
             ("temperature", "-loss" in self.weighting, which), ("exclude_by", self.exclude is not None, which),
+            ("peers", self.algorithm == "personalised", how), ("peers_by", self.peers is not None, "with all peers"),
             ("mu", pulled, how), ("private", heads, how), ("head_epochs", self.algorithm == "fedrep", how),
             ("clusters", self.algorithm == "ifca", how), ("q", self.algorithm == "qfedavg", how),
         ):  # fmt: skip
@@ -220,7 +223,8 @@ class Experiment:
         if self.algorithm == "local":
             return local_only(fraction=self.fraction, local=local)
         if self.algorithm == "personalised":
-            return personalised(weighting=self.build_weighting(), fraction=self.fraction, local=local)
+            weighting, peers, by = self.build_weighting(), self.peers, self.peers_by
+            return personalised(weighting=weighting, peers=peers, peers_by=by, fraction=self.fraction, local=local)
         if self.algorithm == "ifca":
             weighting = self.build_weighting()
             return ifca(self.clusters, weighting=weighting, fraction=self.fraction, local=local)
@@ -259,12 +263,11 @@ class Experiment:
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
-        plain = {"fraction": 1.0, "epochs": 1, "server": "average", "server_lr": 1.0, "server_momentum": 0.9,
-                 "weighting": "size", "moment": "after", "temperature": 1.0, "exclude": None,
-                 "exclude_by": "validation-accuracy", "mu": 0.01, "private": "output", "head_epochs": 1, "clusters": 2,
-                 "q": 1.0, "users": "no"}  # fmt: skip
+        kept = ("batch_size", "lr", "decay", "optimizer")
+        plain = {f.name: f.default for f in dataclasses.fields(self)
+                 if f.metadata["group"] == "Algorithm" and f.name not in kept}  # fmt: skip
         until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
-        return self.replace(algorithm="central", **plain, **until)
+        return self.replace(**plain | until | {"algorithm": "central", "fraction": 1.0, "users": "no"})
 
     def stop(self) -> Stop:
         """When the run has done enough."""
