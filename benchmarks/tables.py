@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import data_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+WEIGHTING = ROOT / "docs" / "weighting.md"
 NAMES = {
     "fedloom": "fedloom",
     "loop": "plain PyTorch loop, one thread",
@@ -147,9 +149,27 @@ def speed() -> str:
     return "\n".join(["<!-- speed -->", *blocks, "<!-- /speed -->"])
 
 
+def personal() -> str:
+    """What personalisation costs, for docs/weighting.md."""
+    blocks = []
+    for result in read("personal-*.json"):
+        every = result["seconds_a_round"]
+        base = {users: statistics.median(by["federated averaging"]) for users, by in every.items()}
+        blocks += [row([f"seconds a round on {result['device']}", *(f"{int(users):,} users" for users in every)])]
+        blocks += [row(["---"] * (1 + len(every)))]
+        for method in next(iter(every.values())):
+            medians = {users: statistics.median(by[method]) for users, by in every.items()}
+            blocks.append(row([method, *(f"{m:.3g} ({m / base[users]:.1f} ×)" for users, m in medians.items())]))
+        blocks += ["", f"Recorded {result['date'][:10]}: `{result['command']}`.", ""]
+    return "\n".join(["<!-- cost -->", *blocks, "<!-- /cost -->"])
+
+
 def main() -> None:
-    """Write the page, and the README's table."""
+    """Write the page, the README's table, and what personalisation costs."""
     PAGE.write_text(page())
+    WEIGHTING.write_text(
+        re.sub(r"<!-- cost -->.*<!-- /cost -->", lambda _: personal(), WEIGHTING.read_text(), flags=re.DOTALL)
+    )
     README.write_text(
         re.sub(r"<!-- speed -->.*<!-- /speed -->", lambda _: speed(), README.read_text(), flags=re.DOTALL)
     )
