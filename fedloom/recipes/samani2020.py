@@ -37,6 +37,20 @@ METHODS: dict[str, dict[str, Any]] = {
     "local only": {"algorithm": "local"},
 }
 """Method → how its experiment differs; local only is the same centrally and peer to peer."""
+LINES = {
+    method: {"color": colour, "linestyle": "--" if method.startswith("personalised") else "-"}
+    for method, colour in zip(METHODS, ("C0", "C1", "C2", "C3", "C4", "C2", "C3", "C4", "C5"), strict=True)
+}
+"""Method → how its curve looks: plain, weighted and std-dev have a colour each, personalised ones are dashed."""
+PAIRED = (
+    ("before", "central, weighted", "central, plain"),
+    ("before", "central, std-dev", "central, plain"),
+    ("before", "personalised, weighted", "central, plain"),
+    ("before", "personalised, std-dev", "central, plain"),
+    ("before", "personalised, weighted", "global user"),
+    ("after", "federated", "local only"),
+)
+"""Which differences are told: when, of which method, against which other."""
 READ = {"before": "before fitting", "after": "after fitting", "global": "after fitting, on everybody's data"}
 BASE = Experiment(
     split="stratified", validation_share=0.2, test_share=0.2, fraction=1.0, epochs=1, batch_size=10, lr=0.1, rounds=50,
@@ -109,7 +123,7 @@ def data_set(part: str) -> Callable[[], Part]:
             if there:
                 about = f"{title}: accuracy against rounds, mean over users and seeds."
                 yield Picture(f"{part}-rounds", about, against_rounds(there))
-                about = f"{title}: every user's accuracy after fitting, all seeds."
+                about = f"{title}: every user's accuracy, all seeds."
                 yield Picture(f"{part}-users", about, violins([(m, pooled(kept)) for m, kept in there.items()]))
             if kept := there.get("personalised, weighted"):
                 about = f"{title}: what each user's model is made of in the last round, weighted."
@@ -132,7 +146,17 @@ def table(there: Mapping[str, Kept]) -> str:
         means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in READ]
         worsts = [estimate([worst(values) for values in each(kept, f"last {r}_accuracy")]) for r in ("before", "after")]
         lines.append(f"| {method} | " + " | ".join(str(e) for e in (*means, *worsts)) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", differences(there)])
+
+
+def differences(there: Mapping[str, Kept]) -> str:
+    """What differs from what, paired by seed, which have the same split and the same first weights."""
+    told = []
+    for moment, method, other in PAIRED:
+        if method in there and other in there:
+            mine, theirs = (np.nanmean(each(there[m], f"last {moment}_accuracy"), axis=1) for m in (method, other))
+            told.append(f"{method} against {other}, {READ[moment]}, {estimate(list(mine - theirs)).points}")
+    return f"Differences in points, paired by seed, with 95 % intervals: {'; '.join(told)}." if told else ""
 
 
 def worst(values: np.ndarray) -> float:
@@ -146,11 +170,14 @@ def against_rounds(there: Mapping[str, Kept]) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 4.0), layout="constrained")
         for axes, moment in zip(figure.subplots(1, 2, sharey=True), ("before", "after"), strict=True):
-            for i, (method, kept) in enumerate(there.items()):
-                curve = each(kept, f"users_{moment}_accuracy")
+            for method, kept in there.items():
+                curve, style = each(kept, f"users_{moment}_accuracy"), LINES[method]
                 if len(curve):
-                    style = {"color": f"C{i % 6}", "linestyle": "--" if method.startswith("personalised") else "-"}
                     axes.plot(kept.columns["round"], curve.mean(axis=0), label=method, **style)
+                else:
+                    axes.axhline(
+                        np.nanmean(each(kept, f"last {moment}_accuracy")), label=f"{method}, at the end", **style
+                    )
             axes.set(xlabel="rounds of communication", ylabel="accuracy", title=READ[moment])
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize="small")
@@ -159,7 +186,7 @@ def against_rounds(there: Mapping[str, Kept]) -> Figure:
 
 def pooled(kept: Kept) -> Users:
     """Every seed's users in the last round, as if of one."""
-    return Users({"after_accuracy": (each(kept, "last after_accuracy").ravel(),)})
+    return Users({f"{m}_accuracy": (each(kept, f"last {m}_accuracy").ravel(),) for m in ("before", "after")})
 
 
 def mixed(kept: Kept) -> Figure:

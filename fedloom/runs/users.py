@@ -148,22 +148,26 @@ def _violins(axes: Any, values: Sequence[np.ndarray], labels: Sequence[str], met
 
 
 def violins(
-    runs: Sequence[tuple[str, Users]], measure: str = "after_accuracy", file: str | Path | None = None
+    runs: Sequence[tuple[str, Users]],
+    measures: Sequence[str] = ("before_accuracy", "after_accuracy"),
+    file: str | Path | None = None,
 ) -> Figure:
-    """Draw the distribution of a measure over users in the last round, several runs side by side.
+    """Draw the distribution of measures over users in the last round, several runs side by side; a row a measure.
 
     Arguments:
         runs: (label, users) pairs.
-        measure: such as ``after_accuracy``.
+        measures: such as ``after_accuracy``.
         file: where to save the figure.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(max(4.0, 1.1 * len(runs)), 4.0), layout="constrained")
-        axes = figure.subplots()
-        _violins(
-            axes, [users.last(measure) for _, users in runs], [label for label, _ in runs], measure.replace("_", " ")
-        )
-        axes.tick_params(axis="x", rotation=30)
+        size = max(4.0, 1.1 * len(runs)), 0.8 + 2.6 * len(measures)
+        figure = Figure(figsize=size, layout="constrained")
+        rows = figure.subplots(len(measures), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, measure in zip(rows, measures, strict=True):
+            moment, metric = measure.split("_", 1)
+            _violins(axes, [users.last(measure) for _, users in runs], [label for label, _ in runs], metric)
+            axes.set_title(MOMENTS.get(moment, moment), fontsize="medium")
+        rows[-1].tick_params(axis="x", rotation=30)
         if file:
             save(figure, file)
     return figure

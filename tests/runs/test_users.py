@@ -107,7 +107,9 @@ def test_figures(tmp_path: Path) -> None:
     pair = ("mine", done.users)
     figure = bands([pair, pair], "loss", tmp_path / "bands.png")
     assert [len(axes.lines) for axes in figure.axes[::2]] == [3, 3]
-    assert len(violins([pair, pair], file=tmp_path / "violins.png").axes[0].get_xticks()) == 2
+    drawn = violins([pair, pair], file=tmp_path / "violins.png")
+    assert [(axes.get_title(), len(axes.get_xticks())) for axes in drawn.axes] == [
+        ("before fitting", 2), ("after fitting", 2)]  # fmt: skip
     assert [axes.get_title() for axes in mixing(done.users, tmp_path / "mixing.png").axes[:3]] == [
         "round 1", "round 2", "round 3"]  # fmt: skip
     assert all((tmp_path / f"{name}.png").stat().st_size > 5000 for name in ("bands", "violins", "mixing"))
