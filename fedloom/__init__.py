@@ -11,6 +11,7 @@ from fedloom import algorithms, combine, data, engines, errors, local, mixing, r
 from fedloom.algorithms import (
     Algorithm,
     ditto,
+    dpa_sgd,
     fedavg,
     fedbn,
     fedper,
@@ -39,6 +40,7 @@ __all__ = [
     "combine",
     "data",
     "ditto",
+    "dpa_sgd",
     "engines",
     "errors",
     "fedavg",

@@ -246,3 +246,26 @@ def test_reproduce_what_is_not_there() -> None:
     nothing = fedloom("reproduce", "mcmahan2017", "table3", "--from-results").stderr
     assert "nothing of table3 is recorded in" in " ".join(nothing.split())
     assert "only must be one of" in fedloom("reproduce", "mcmahan2017", "table1", "--only", "nonsense").stderr
+
+
+def test_topologies_are_measured_and_drawn() -> None:
+    result = fedloom("topology", "ring", "torus", "--workers", "16", "--json")
+    assert result.exit_code == 0
+    ring, torus = json.loads(result.stdout)
+    assert (ring["connections"], torus["connections"], ring["keeps_mean"]) == (32, 64, True)
+    assert ring["bytes_a_round"] == 4 * 199_210 * 32
+    assert Path("topology.png").stat().st_size > 5000
+    assert "random" in fedloom("topology", "--workers", "30", "--target-gap", "0.3").stdout
+    assert "topology must be one of complete" in fedloom("topology", "moebius").stderr
+    assert "topologies must be named, or looked for" in fedloom("topology").stderr
+
+
+def test_a_run_without_a_server() -> None:
+    arguments = ["run", "--algorithm", "dpa-sgd", "--topology", "ring", "--clients", "8", "--rounds", "2", "--model",
+                 "logistic", "--target", "none", "--out", "ring", "--json"]  # fmt: skip
+    result = fedloom(*arguments)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["bytes_up"] == 2 * 16 * 7850 * 4
+    assert told["steps"] == 2 * 8 * 5
+    assert "epochs must be left alone with algorithm dpa-sgd" in fedloom(*arguments, "--epochs", "2").stderr

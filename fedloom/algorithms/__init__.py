@@ -2,6 +2,7 @@
 
 from fedloom.algorithms.algorithm import Algorithm, Kept, ServerState
 from fedloom.algorithms.clustered import Clustered, ClusterState, ifca
+from fedloom.algorithms.dpa_sgd import dpa_sgd
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.algorithms.fedsgd import fedsgd
 from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
@@ -23,6 +24,7 @@ __all__ = [
     "Server",
     "ServerState",
     "ditto",
+    "dpa_sgd",
     "fedavg",
     "fedbn",
     "fedper",

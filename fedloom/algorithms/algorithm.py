@@ -108,6 +108,10 @@ class Algorithm:
         """Whether every client has a model of its own."""
         return False
 
+    def sized(self, clients: int) -> Algorithm:  # noqa: ARG002
+        """The same for so many clients."""
+        return self
+
     def checked(self) -> Algorithm:
         """The same, if its numbers can be used."""
         self.local.checked()

@@ -63,6 +63,10 @@ class Clustered:
         """Nothing."""
         return ()
 
+    def sized(self, clients: int) -> Clustered:  # noqa: ARG002
+        """The same for so many clients."""
+        return self
+
     def checked(self) -> Clustered:
         """The same, if its numbers can be used."""
         require(self.clusters >= 1, "clusters", "at least 1", self.clusters)

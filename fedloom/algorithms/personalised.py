@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -64,6 +65,10 @@ class Personalised:
     def readings(self) -> tuple[Reading, ...]:
         """What is measured of everybody's model on everybody's data."""
         return self.mixer.readings
+
+    def sized(self, clients: int) -> Personalised:
+        """The same for so many users."""
+        return replace(self, mixer=self.mixer.sized(clients))
 
     def checked(self) -> Personalised:
         """The same, if its numbers can be used."""

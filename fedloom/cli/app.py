@@ -10,6 +10,7 @@ from fedloom.cli.data import data_app
 from fedloom.cli.experiments import resume, run_command, sweep_command
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.results import list_command, plot_command
+from fedloom.cli.topology import topology_command
 
 app = typer.Typer(
     name="fedloom",
@@ -25,6 +26,7 @@ app.command("resume", rich_help_panel="Experiments")(resume)
 app.command("reproduce", rich_help_panel="Experiments")(reproduce)
 app.command("plot", rich_help_panel="Results")(plot_command)
 app.command("list", rich_help_panel="Results")(list_command)
+app.command("topology", rich_help_panel="Data")(topology_command)
 app.add_typer(data_app, name="data", rich_help_panel="Data")
 
 

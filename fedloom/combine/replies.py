@@ -9,7 +9,7 @@ from fedloom.errors import choose
 from fedloom.trees import record
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float
+    from jaxtyping import Array, Bool, Float, Int
 
 PARTS = {"validation": "validation", "training": "train", "test": "test"}
 MOMENTS = ("before", "after")
@@ -25,6 +25,7 @@ class Replies:
         readings: the name of a :class:`Reading` → what each client read.
         change: ‖Δw‖², how far each came; where a weighting looks at it.
         rate: the learning rate they worked with; likewise.
+        round: the round's number, from 0 on; where a mixer looks at it.
     """
 
     examples: Float[Array, " m"]
@@ -32,6 +33,7 @@ class Replies:
     readings: dict[str, Float[Array, " m"]]
     change: Float[Array, " m"] | None = None
     rate: Float[Array, ""] | None = None
+    round: Int[Array, ""] | None = None
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ class Compiled:
         machine.devices()
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
         sizes = data.clients["train"].size
-        slowest = max(algorithms, key=lambda a: int(a.local.passes))
+        algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]
+        slowest = max(algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
         layout = plan(task, slowest, sizes, data.columns, len(seeds), self.lanes, self.devices, observed)
         kept = store(data, layout.mesh, self.stream)
         stacked = machine.place(stack(list(algorithms)), layout.mesh)

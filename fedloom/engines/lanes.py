@@ -118,7 +118,9 @@ def work_through(
     rates = jax.vmap(lambda a, r: a.rate(r))(local, round)
     whose = "l" if plan.apart else "x"
     begin = spread(plan, lambda s, k, a, lr: a.start(s, k, lr, plan.accumulates), f"{whose}lxx")
-    segment = spread(plan, _segment(task, plan), "llllllxxs")
+    begun = jax.vmap(lambda a, r: a.begun(r))(local, round)
+    ordered = jax.vmap(lambda a, r: a.ordered(r))(local, round)
+    segment = spread(plan, _segment(task, plan), "llllllxxxs")
     end = spread(plan, lambda work, n, s, k, a, lr: _ended(plan, a, work, s, k, n, lr), f"ll{whose}lxx")
 
     def pick(stack: PyTree, at: Int[Array, "X L"]) -> PyTree:
@@ -144,8 +146,8 @@ def work_through(
         n, start, client = (jnp.take_along_axis(a, at, 1) for a in (sizes, starts, cohort))
         n = jnp.where(taken, n, 0)
         steps = jax.vmap(lambda a, s: a.steps(s, plan.rows))(local, n)
-        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(seeds, round, client)
-        work = segment(lanes.work, lanes.step, n, start, steps, keys, local, rates, view)
+        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(seeds, ordered, client)
+        work = segment(lanes.work, lanes.step, n, start, steps, keys, begun, local, rates, view)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
         weight, reply, keeps = end(work, n, *given(lanes.slot), algorithm, rates)
@@ -213,17 +215,26 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
     """The next steps of one lane: a fixed number that finished lanes sit out, or exactly its client's."""
 
     def segment(
-        work: Work, done: Array, n: Array, start: Array, steps: Array, key: Array, local: Any, lr: Array, view: View
+        work: Work,
+        done: Array,
+        n: Array,
+        start: Array,
+        steps: Array,
+        key: Array,
+        begun: Array,
+        local: Any,
+        lr: Array,
+        view: View,
     ) -> Work:
         seed = words(key)
 
         def batch(step: Array) -> tuple[Batch, Array, Turn]:
-            place, share, turn = local.batch(step, n, seed, plan.rows)
+            place, share, turn = local.batch(begun + step, n, seed, plan.rows)
             rows = view.index[start + place]
             return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), turn
 
         def advance(step: Array, work: Work, examples: Batch, share: Array, turn: Turn) -> Work:
-            return local.step(task, work, examples, share, turn, lr, jax.random.fold_in(key, step))
+            return local.step(task, work, examples, share, turn, lr, jax.random.fold_in(key, begun + step))
 
         if plan.segment is None:
             return lax.fori_loop(0, steps, lambda i, work: advance(i, work, *batch(i)), work)

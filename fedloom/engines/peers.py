@@ -144,14 +144,12 @@ def _advance(
             if plan.mesh.size > 1:
                 update, present, computed = lax.psum((update, present, computed), machine.AXIS)
             trained = jax.tree.map(jnp.add, state.variables, update)
-            who = jax.vmap(lambda a, seed, r, there, x: a.mixer.pick(stream(seed, PEERS, r), there, m, x))(
-                algorithm, seeds, state.round, present > 0, trained
+            sizes = jnp.broadcast_to(view.size.astype(jnp.float32), present.shape)
+            told = Replies(sizes, present > 0, {}, round=state.round)
+            who = jax.vmap(lambda a, seed, told, x: a.mixer.pick(stream(seed, PEERS, told.round), told, m, x))(
+                algorithm, seeds, told, trained
             )
-            told = Replies(
-                jnp.broadcast_to(view.size.astype(jnp.float32), present.shape),
-                present > 0,
-                read(algorithm.readings, examples, state.variables, trained, who),
-            )
+            told = replace(told, readings=read(algorithm.readings, examples, state.variables, trained, who))
             mixed = jax.vmap(lambda a, replies, x, w: a.mixer.mix(replies, x, w))(algorithm, told, trained, who)
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
             after = replace(state, variables=trained)

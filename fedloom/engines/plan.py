@@ -77,7 +77,7 @@ def plan(
     local, m = algorithm.local, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
     rows = local.rows(sizes)
-    steps = np.asarray(local.passes * -(-sizes // rows))
+    steps = np.asarray(local.steps(sizes, rows))
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
     mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)

@@ -109,8 +109,8 @@ class Program:
 
     def steps(self, cohort: np.ndarray) -> np.ndarray:
         """How many steps each of a cohort takes."""
-        passes = np.asarray(self.algorithm.local.passes)[:, None]
-        return passes * -(-self.data.clients["train"].size[cohort] // self.plan.rows)
+        local = jax.tree.map(lambda a: np.asarray(a)[:, None], self.algorithm.local)
+        return np.asarray(local.steps(self.data.clients["train"].size[cohort], self.plan.rows))
 
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""

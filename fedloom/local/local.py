@@ -160,7 +160,15 @@ class Local:
         """What it is made of, by name."""
         raise NotImplementedError
 
-    def steps(self, n: Int[Array, "*shape"], rows: int) -> Int[Array, "*shape"]:
+    def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """How many steps a client has taken before a round, where its epochs go on from round to round; else 0."""
+        raise NotImplementedError
+
+    def ordered(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """The round whose order of examples a round uses: 0 where epochs go on from round to round, else its own."""
+        raise NotImplementedError
+
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
         """How many steps a client with n examples takes."""
         return self.passes * -(-n // rows)
 
@@ -196,6 +204,14 @@ class Around(Local):
     def still(self, work: Work) -> bool:
         """The inner one's."""
         return self.inner.still(work)
+
+    def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """The inner one's."""
+        return self.inner.begun(round)
+
+    def ordered(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """The inner one's."""
+        return self.inner.ordered(round)
 
     def batch(
         self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int

@@ -44,7 +44,7 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 
 @record
 class Sgd(Local):
-    """E epochs of minibatch SGD.
+    """E epochs of minibatch SGD, or so many steps of it.
 
         B ← (split the client's examples, shuffled anew each epoch, into batches of size B)
         for each local epoch, for each batch b:  w ← w - η ∇ℓ(w; b)
@@ -58,6 +58,23 @@ class Sgd(Local):
     batch_size: int | None = static()
     microbatch: int = static()
     optimizer: Callable[..., optax.GradientTransformation] = static()
+    period: Int[Array, ""] | int | None = None
+
+    def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """τ·round with a period of τ steps, whose epochs go on from round to round; else 0."""
+        return jnp.zeros_like(round) if self.period is None else round * self.period
+
+    def ordered(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """0 with a period, else the round."""
+        return round if self.period is None else jnp.zeros_like(round)
+
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
+        """How many steps a client with n examples takes: none if it has none."""
+        return super().steps(n, rows) if self.period is None else jnp.asarray(self.period * (n > 0))
+
+    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+        """How often the optimiser of a client with n examples moves."""
+        return super().moves(n) if self.period is None else self.period * (n > 0)
 
     def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
         """How many examples one step computes on, for clients of these sizes.
@@ -179,6 +196,7 @@ class Sgd(Local):
             "lr": float(self.lr),
             "decay": float(self.decay),
             "optimizer": getattr(self.optimizer, "__name__", repr(self.optimizer)),
+            **({} if self.period is None else {"period": int(self.period)}),
         }
 
     def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:  # noqa: ARG002
@@ -193,6 +211,9 @@ class Sgd(Local):
         require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
         require(bool(0 < self.decay <= 1), "decay", "above 0 and at most 1", self.decay)
         require(self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
+        require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
+        whole = batch_size is None and self.period is not None
+        require(not whole, "batch_size", "a number with a period, which counts minibatches", batch_size)
         return self
 
     def check(self, variables: Variables) -> None:
@@ -207,6 +228,7 @@ def sgd(
     decay: float = 1.0,
     optimizer: str | Callable[..., optax.GradientTransformation] = "sgd",
     microbatch: int = 200,
+    period: int | None = None,
 ) -> Sgd:
     """E epochs of minibatch SGD on a client's own examples.
 
@@ -217,10 +239,11 @@ def sgd(
         decay: the learning rate is multiplied by this every round.
         optimizer: a name, or any function from a learning rate to an optax transformation.
         microbatch: with B = ∞, at most how many examples are in memory at once; the result does not depend on it.
+        period: τ, so many steps a round instead of epochs; a client's epochs then go on from round to round.
 
     >>> sgd(lr=0.1, epochs=0)
     Traceback (most recent call last):
     fedloom.errors.ArgumentError: epochs must be at least 1, but is 0
     """
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
-    return Sgd(lr, decay, epochs, batch_size, microbatch, chosen).checked()
+    return Sgd(lr, decay, epochs, batch_size, microbatch, chosen, period).checked()

@@ -1,6 +1,29 @@
 """Mixing: whose models make up whose, as a matrix M whose rows sum to one: X ← M·X over all clients' models."""
 
+from fedloom.mixing.gossip import Gossip, Topology, from_matrix, gossip, one_peer_exponential, topology
+from fedloom.mixing.graph import GRAPHS, Graph, graph
+from fedloom.mixing.matrix import WEIGHTS, is_doubly_stochastic, weights, zeta
 from fedloom.mixing.mixer import Mixer, Personal, identity, personal
 from fedloom.mixing.neighbours import Neighbours, neighbours
 
-__all__ = ["Mixer", "Neighbours", "Personal", "identity", "neighbours", "personal"]
+__all__ = [
+    "GRAPHS",
+    "WEIGHTS",
+    "Gossip",
+    "Graph",
+    "Mixer",
+    "Neighbours",
+    "Personal",
+    "Topology",
+    "from_matrix",
+    "gossip",
+    "graph",
+    "identity",
+    "is_doubly_stochastic",
+    "neighbours",
+    "one_peer_exponential",
+    "personal",
+    "topology",
+    "weights",
+    "zeta",
+]

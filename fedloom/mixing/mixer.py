@@ -31,7 +31,7 @@ class Mixer:
         """What is measured of everybody's model on everybody's data."""
         return ()
 
-    def pick(self, key: Key[Array, ""], present: Bool[Array, " K"], m: int, models: Variables) -> Who:  # noqa: ARG002
+    def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Who:  # noqa: ARG002
         """Whom each user averages, of the m that are present: (users, a few); ``None`` is everybody."""
         return None
 
@@ -48,6 +48,10 @@ class Mixer:
     def moved(self, users: int) -> int:
         """How many models so many users send each other."""
         raise NotImplementedError
+
+    def sized(self, clients: int) -> Mixer:  # noqa: ARG002
+        """The same for so many users."""
+        return self
 
     def checked(self) -> Self:
         """The same, if its numbers can be used."""
@@ -141,6 +145,23 @@ class Personal(Mixer):
 def broken(models: Variables) -> Bool[Array, " K"]:
     """Which of a stack of models have ceased to be numbers."""
     return jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
+
+
+def mixed_few(models: Variables, who: Int[Array, "K p"], shares: Float[Array, "K p"]) -> Variables:
+    """Σ_p shares[i, p] · models[who[i, p]] for each user i, one neighbour after another. A model that has ceased to be
+    numbers spoils only the mixes that it is in.
+    """
+    bad = broken(models)
+    clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+
+    def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
+        share, whose = one
+        scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
+        return jax.tree.map(jnp.add, sums, scaled), None
+
+    mixed, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, models), (shares.T, who.T))
+    spoiled = jnp.any((shares != 0) & bad[who], axis=1)
+    return where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
 
 
 identity = Identity()

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import choose, require
-from fedloom.mixing.mixer import Mixer, broken
+from fedloom.mixing.mixer import Mixer, mixed_few
 from fedloom.shuffle import shuffle, words
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static, where
@@ -37,8 +37,9 @@ class Neighbours(Mixer):
         """What the weighting looks at."""
         return self.weighting.readings
 
-    def pick(self, key: Key[Array, ""], present: Bool[Array, " K"], m: int, models: Variables) -> Int[Array, "K p"]:
+    def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Int[Array, "K p"]:
         """Whom each user averages: itself first, then others of the m that are present."""
+        present = replies.present
         k, few = len(present), min(self.peers, m - 1)
         everybody = jnp.arange(k)
         if self.by == "nearest":
@@ -74,21 +75,9 @@ class Neighbours(Mixer):
         return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(replies, who))
 
     def mix(self, replies: Replies, models: Variables, who: Int[Array, "K p"] | None = None) -> Variables:
-        """M·X, one neighbour after another. A model that has ceased to be numbers spoils only the mixes it is in."""
+        """M·X."""
         assert who is not None
-        bad = broken(models)
-        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
-        shares = self.shares(replies, who)
-
-        def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
-            share, whose = one
-            scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
-            return jax.tree.map(jnp.add, sums, scaled), None
-
-        mixed, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, models), (shares.T, who.T))
-        spoiled = jnp.any((shares > 0) & bad[who], axis=1)
-        mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
-        return where(replies.present, mixed, models)
+        return where(replies.present, mixed_few(models, who, self.shares(replies, who)), models)
 
     def moved(self, users: int) -> int:
         """Everybody is sent a few models."""

@@ -162,6 +162,7 @@ LISTING: dict[str, dict[str, str]] = {
         "fedbn": "fedavg in which the layers that normalise are every client's own, with their statistics",
         "ifca": "a few models (--clusters); every client trains the one that suits it best",
         "personalised": "every client has its own model: trains it, then averages everybody's in its own way",
+        "dpa-sgd": "no server: --period steps, then everybody averages with its neighbours (--topology)",
         "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },

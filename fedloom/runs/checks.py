@@ -16,7 +16,7 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart, cohorts
     are large enough, and everybody has the data on which models are judged.
     """
-    metrics = measured(task, data)
+    algorithm, metrics = algorithm.sized(len(data)), measured(task, data)
     users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))

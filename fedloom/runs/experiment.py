@@ -16,6 +16,7 @@ from fedloom.algorithms import (
     Algorithm,
     Method,
     ditto,
+    dpa_sgd,
     fedavg,
     fedbn,
     fedper,
@@ -94,6 +95,9 @@ class Experiment:
     temperature: float = about("of weighting by loss: exp(-loss / temperature)", 1.0)
     exclude: float | None = about("leave out replies so many deviations below the mean, or none", None)
     exclude_by: str = about("what exclude looks at", "validation-accuracy")
+    topology: str = about("who is whose neighbour, with dpa-sgd: see fedloom topology", "ring")
+    neighbours: str = about("how neighbours are weighted: metropolis, uniform or optimised", "metropolis")
+    period: int = about("τ, steps between two exchanges, with dpa-sgd", 5)
     peers: int | None = about("others that each averages with, personalised; or all", None, missing="all")
     peers_by: str = about("which: random, or those whose models are nearest", "random")
     mu: float = about("μ, how strongly clients are pulled to the shared model: fedprox, ditto", 0.01)
@@ -146,14 +150,17 @@ class Experiment:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
         reads = "-" in self.weighting or self.exclude is not None
-        has_server = self.algorithm not in ("personalised", "local", "ifca")
-        averages = self.algorithm not in ("local", "central", "qfedavg")
+        has_server = self.algorithm not in ("personalised", "local", "ifca", "dpa-sgd")
+        averages = self.algorithm not in ("local", "central", "qfedavg", "dpa-sgd")
+        gossips = self.algorithm == "dpa-sgd"
         heads, pulled = self.algorithm in ("fedper", "fedrep"), self.algorithm in ("fedprox", "ditto")
         which, how = f"with the weighting {self.weighting}", f"with algorithm {self.algorithm}"
         for name, used, beside in (
             ("weighting", averages, how), ("exclude", averages, how), ("server", has_server, how),
             ("server_lr", has_server, how), ("server_momentum", has_server, how), ("moment", reads, which),
             ("temperature", "-loss" in self.weighting, which), ("exclude_by", self.exclude is not None, which),
+            ("topology", gossips, how), ("neighbours", gossips, how), ("period", gossips, how),
+            ("epochs", not gossips, how), ("fraction", not gossips, how),
             ("peers", self.algorithm == "personalised", how), ("peers_by", self.peers is not None, "with all peers"),
             ("mu", pulled, how), ("private", heads, how), ("head_epochs", self.algorithm == "fedrep", how),
             ("clusters", self.algorithm == "ifca", how), ("q", self.algorithm == "qfedavg", how),
@@ -225,6 +232,9 @@ class Experiment:
         if self.algorithm == "personalised":
             weighting, peers, by = self.build_weighting(), self.peers, self.peers_by
             return personalised(weighting=weighting, peers=peers, peers_by=by, fraction=self.fraction, local=local)
+        if self.algorithm == "dpa-sgd":
+            plain = {"lr": self.lr, "batch_size": self.batch_size, "decay": self.decay, "optimizer": self.optimizer}
+            return dpa_sgd(self.topology, period=self.period, weights=self.neighbours, **plain)
         if self.algorithm == "ifca":
             weighting = self.build_weighting()
             return ifca(self.clusters, weighting=weighting, fraction=self.fraction, local=local)
@@ -259,6 +269,7 @@ class Experiment:
     def passes(self, clients: int, rounds: int) -> float:
         """How many passes over everybody's data so many rounds amount to."""
         algorithm = self.build_algorithm()
+        require(self.algorithm != "dpa-sgd", "algorithm", "one that counts epochs", self.algorithm)
         return rounds * algorithm.cohort(clients) * int(algorithm.local.passes) / clients
 
     def centrally(self, passes: int) -> Experiment:

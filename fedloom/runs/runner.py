@@ -157,6 +157,7 @@ def train(
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
+    algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)

@@ -30,6 +30,7 @@ SWEPT = {
     "temperature": ("weighting", "temperature"),
     "exclude": ("weighting", "z"),
     "mu": ("local", "mu"),
+    "period": ("local", "period"),
     "q": ("weighting", "q"),
 }
 """Axis → where the number stands in an algorithm."""
@@ -70,7 +71,7 @@ def sweep(
     Arguments:
         seeds: how many (0, 1, …), or which.
         axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
-            server_momentum, temperature, exclude, mu, q.
+            server_momentum, temperature, exclude, mu, period, q.
         directory: where to keep them, a folder each; what stands there finished is not run again.
 
     The other arguments are those of :func:`fedloom.run`.

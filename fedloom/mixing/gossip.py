@@ -1,0 +1,175 @@
+"""Gossip: everybody averages with its neighbours, by a matrix that is fixed or changes from round to round."""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from typing import TYPE_CHECKING, Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.combine.replies import Replies
+from fedloom.errors import choose, require
+from fedloom.mixing.graph import GRAPHS, Graph, graph, parsed
+from fedloom.mixing.matrix import WEIGHTS, checked, weights
+from fedloom.mixing.mixer import Mixer, mixed_few
+from fedloom.tasks.task import Variables
+from fedloom.trees import record, static, where
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, Key
+
+    from fedloom.mixing.mixer import Who
+
+ONE_PEER = "one-peer-exponential"
+
+
+@record
+class Gossip(Mixer):
+    """X ← W·X, W[i, j] above zero only for oneself and one's neighbours; of several matrices, one a round in turn.
+
+    Arguments:
+        index: whom each worker averages, itself first, and padded with itself: (matrices, workers, a few).
+        share: how much each counts; padding counts nothing.
+        name: what it is called.
+        links: how many models are sent in a round, for each matrix.
+
+    Build it with :func:`gossip`, :func:`one_peer_exponential` or :func:`from_matrix`.
+    """
+
+    index: Int[Array | np.ndarray, "T K p"]
+    share: Float[Array | np.ndarray, "T K p"]
+    name: str = static()
+    links: tuple[int, ...] = static()
+
+    def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Who:  # noqa: ARG002
+        """One's neighbours in this round."""
+        assert replies.round is not None
+        return jnp.asarray(self.index)[replies.round % len(self.index)]
+
+    def shares(self, replies: Replies) -> Float[Array, "K p"]:
+        """Their shares in this round."""
+        assert replies.round is not None
+        return jnp.asarray(self.share)[replies.round % len(self.share)]
+
+    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:
+        """W of this round."""
+        assert who is not None
+        k = len(who)
+        return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(replies))
+
+    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
+        """W·X; who is not there keeps its own."""
+        assert who is not None
+        return where(replies.present, mixed_few(models, who, self.shares(replies)), models)
+
+    def moved(self, users: int) -> int:  # noqa: ARG002
+        """A model along each connection, on average over the matrices."""
+        return round(sum(self.links) / len(self.links))
+
+    def checked(self) -> Self:
+        """The same."""
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """Its name, and a sum of its numbers by which another of that name is known."""
+        content = np.asarray(self.index).tobytes() + np.asarray(self.share).tobytes()
+        return {"mixing": self.name, "matrix": f"{zlib.crc32(content):08x}"}
+
+
+@record
+class Topology(Mixer):
+    """A topology for as many workers as there are. Build it with :func:`topology`."""
+
+    name: str = static()
+    by: str = static()
+    options: tuple[tuple[str, float], ...] = static()
+
+    def sized(self, clients: int) -> Gossip:
+        """The same for so many workers."""
+        if self.name == ONE_PEER:
+            return one_peer_exponential(clients)
+        return gossip(self.name, clients, self.by, **dict(self.options))
+
+    def moved(self, users: int) -> int:
+        """As many as its matrices say."""
+        return self.sized(users).moved(users)
+
+    def describe(self) -> dict[str, Any]:
+        """Its name."""
+        return {"mixing": self.name, "weights": self.by, **dict(self.options)}
+
+
+def topology(name: str = "ring", by: str = "metropolis", **options: float) -> Topology:
+    """Neighbours along a topology, for as many workers as there are.
+
+    Arguments:
+        name: ``ring``, ``line``, ``star``, ``complete``, ``torus``, ``hypercube``, ``exponential``, ``regular``,
+            ``erdos-renyi``, ``small-world``, ``sparse`` (with their number, if not the usual one: ``regular:6``),
+            ``one-peer-exponential``, or a CSV file of pairs.
+        by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
+        options: of the topology: ``degree``, ``share``, ``rewired``, ``sparsity``, ``seed``.
+
+    >>> topology("ring").sized(4).moved(4)
+    8
+    """
+    if name != ONE_PEER and not name.endswith(".csv"):
+        choose("topology", name.split(":")[0], {**GRAPHS, ONE_PEER: one_peer_exponential})
+        known = inspect.signature(GRAPHS[parsed(name)[0]]).parameters
+        for option in options:
+            choose(f"an option of {name}", option, dict.fromkeys(o for o in known if o != "workers"))
+    choose("weights", by, WEIGHTS)
+    return Topology(name, by, tuple(sorted(options.items())))
+
+
+def from_matrix(*matrices: np.ndarray, name: str = "matrix") -> Gossip:
+    """Gossip by matrices whose rows sum to one: one a round, in turn.
+
+    >>> from_matrix(np.array([[0.5, 0.5], [0.5, 0.5]])).index.tolist()
+    [[[0, 1], [1, 0]]]
+    """
+    require(len(matrices) > 0, "matrices", "at least one", 0)
+    checked_all = [checked(np.asarray(w, float)) for w in matrices]
+    workers = len(checked_all[0])
+    for w in checked_all:
+        require(w.shape == (workers, workers), "a mixing matrix", f"one of {workers} × {workers}", w.shape)
+    away = [(w != 0) & ~np.eye(workers, dtype=bool) for w in checked_all]
+    few = 1 + max(int(a.sum(axis=1).max()) for a in away)
+    index = np.tile(np.arange(workers, dtype=np.int32)[:, None], (len(matrices), 1, few))
+    share = np.zeros((len(matrices), workers, few), np.float32)
+    for t, (w, others) in enumerate(zip(checked_all, away, strict=True)):
+        share[t, :, 0] = w.diagonal()
+        for i in range(workers):
+            found = np.flatnonzero(others[i])
+            index[t, i, 1 : 1 + len(found)] = found
+            share[t, i, 1 : 1 + len(found)] = w[i, found]
+    return Gossip(index, share, name, tuple(int(a.sum()) for a in away))
+
+
+def gossip(topology: str | Graph, workers: int | None = None, by: str = "metropolis", **options: Any) -> Gossip:
+    """Gossip along a topology.
+
+    Arguments:
+        topology: a graph, its name (``ring``, ``torus``, …), or a CSV file of pairs.
+        workers: how many, where it is a name.
+        by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
+        options: of the topology: ``degree``, ``share``, ``sparsity``, ``seed``.
+
+    >>> gossip("ring", 5).share[0, 0].round(4).tolist()
+    [0.3333, 0.3333, 0.3333]
+    """
+    if isinstance(topology, str):
+        require(workers is not None, "workers", "given with a topology's name", workers)
+        topology = graph(topology, int(workers or 0), **options)
+    return from_matrix(weights(by, topology), name=f"{topology.name}, {by}")
+
+
+def one_peer_exponential(workers: int) -> Gossip:
+    """In round t everybody averages with the one 2^(t mod log₂ K) places on (Ying et al. 2021): one model a round each,
+    and with a power of two of workers the exact average after log₂ K rounds.
+    """
+    require(workers >= 2, "workers", "at least 2", workers)
+    steps = [2**t for t in range(max(1, (workers - 1).bit_length()))]
+    eye = np.eye(workers)
+    return from_matrix(*(0.5 * (eye + np.roll(eye, step, axis=1)) for step in steps), name="one-peer exponential")

@@ -1,0 +1,126 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from quadratic import points, quadratic
+
+from fedloom.algorithms import dpa_sgd, fedavg, local_only
+from fedloom.combine import uniform
+from fedloom.data import FederatedData
+from fedloom.engines import compiled
+from fedloom.errors import ArgumentError, UnknownName
+from fedloom.local import sgd
+from fedloom.mixing import from_matrix, graph, identity, one_peer_exponential, weights
+from fedloom.runs import run
+from fedloom.tasks import logistic
+from fedloom.trees import member
+
+Make = Callable[..., FederatedData]
+TASK = logistic(inputs=4, classes=3)
+LAYOUTS: list[dict[str, Any]] = [{}, {"lanes": 3, "devices": 1}]
+SIZES = [30, 12, 21, 9, 15]
+
+
+def models(data: FederatedData, algorithm: Any, rounds: int, layout: dict[str, Any]) -> Any:
+    program = compiled(**layout).program(data, TASK, [algorithm], [3])
+    return jax.tree.map(np.asarray, member(program.advance(program.init(), 0, rounds)[0], 0).variables.params)
+
+
+def close(a: Any, b: Any) -> None:
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-5), a, b)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_along_the_complete_graph_everybody_has_the_central_average(generated: Make, layout: dict[str, Any]) -> None:
+    data = generated(SIZES)
+    own = models(data, dpa_sgd("complete", period=3, batch_size=4, lr=0.2), 4, layout)
+    local = sgd(lr=0.2, batch_size=4, period=3)
+    shared = models(data, fedavg(fraction=1.0, weighting=uniform, local=local), 4, layout)
+    for k in range(5):
+        close(jax.tree.map(lambda a, k=k: a[k], own), shared)
+
+
+def test_the_identity_is_independent_training(generated: Make) -> None:
+    data = generated(SIZES)
+    own = models(data, dpa_sgd(identity, period=3, batch_size=4), 4, {})
+    close(own, models(data, local_only(fraction=1.0, local=sgd(batch_size=4, period=3)), 4, {}))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("period", [1, 4])
+def test_a_ring_by_hand(period: int, layout: dict[str, Any]) -> None:
+    values = [4.0, -1.0, 2.0, 0.5, 3.0]
+    algorithm = dpa_sgd("ring", period=period, batch_size=2, lr=0.1)
+    program = compiled(**layout).program(points(values), quadratic(), [algorithm], [0])
+    state, _ = program.advance(program.init(), 0, 6)
+    w, x = weights("metropolis", graph("ring", 5)), np.zeros(5)
+    for _ in range(6):
+        for _ in range(period):
+            x = x - 0.1 * (2 * x - np.array(values))
+        x = w @ x
+    np.testing.assert_allclose(member(state, 0).variables.params["body"]["w"], x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_epochs_go_on_from_round_to_round(generated: Make, layout: dict[str, Any]) -> None:
+    """Eight steps at once are two rounds of four, whatever the sizes, where nobody mixes."""
+    data = generated(SIZES)
+    split, whole = (models(data, dpa_sgd(identity, period=p, batch_size=4), 8 // p, layout) for p in (4, 8))
+    close(split, whole)
+
+
+def test_one_peer_exponential_averages_exactly() -> None:
+    mixer = one_peer_exponential(8)
+    product = np.eye(8)
+    for index, share in zip(mixer.index, mixer.share, strict=True):
+        w = np.zeros((8, 8))
+        np.add.at(w, (np.arange(8)[:, None], index), share)
+        product = w @ product
+    np.testing.assert_allclose(product, 1 / 8, rtol=1e-6)
+    assert mixer.moved(8) == 8
+
+
+def test_matrices_take_turns() -> None:
+    swap, stay = np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(2)
+    algorithm = dpa_sgd(from_matrix(stay, swap), period=1, lr=1e-9)
+    program = compiled(devices=1).program(points([1.0, 5.0]), quadratic(), [algorithm], [0])
+    state = program.init()
+    state = jax.tree.map(lambda a: a.at[0, 1].set(9.0) if a.ndim == 2 else a, state)
+    seen = []
+    for r in range(4):
+        state, _ = program.advance(state, r, 1)
+        seen.append(np.round(np.asarray(member(state, 0).variables.params["body"]["w"]), 3).tolist())
+    assert seen == [[0.0, 9.0], [9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]
+
+
+def test_a_run_counts_connections_and_survives_a_stop(tmp_path: Path) -> None:
+    data = points([4.0, -1.0, 2.0, 0.5])
+    algorithm = dpa_sgd("line", period=2, lr=0.05)
+    whole = run(data, quadratic(), algorithm, rounds=6, evaluate=["test"])
+    assert whole.history.last("bytes_up") == 6 * 6 * 8  # six directions, two numbers of four bytes
+    for rounds in (3, 6):
+        cut = run(data, quadratic(), algorithm, rounds=rounds, evaluate=["test"], directory=tmp_path / "run")
+    assert cut.history.column("test_loss").tolist() == whole.history.column("test_loss").tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"period": 0}, "period must be at least 1 step, but is 0"),
+        ({"batch_size": None}, "batch_size must be a number with a period"),
+        ({"topology": "moebius"}, "topology must be one of complete"),
+        ({"degree": 3}, "an option of ring must be one of"),
+        ({"weights": "fair"}, "weights must be one of metropolis"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ArgumentError, UnknownName), match=message):
+        dpa_sgd(**options)
+
+
+def test_a_ring_of_two_is_refused_when_there_are_two() -> None:
+    with pytest.raises(ArgumentError, match=r"workers must be at least 3 in a ring \(2 are a line\), but is 2"):
+        run(points([1.0, 2.0]), quadratic(), dpa_sgd("ring"), rounds=1, evaluate=["test"])

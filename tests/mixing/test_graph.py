@@ -1,0 +1,103 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedloom.errors import ArgumentError, FedloomError, UnknownName
+from fedloom.mixing.graph import Graph, edges, graph, mutual, sparse
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "degrees"),
+    [
+        ("ring", 6, {2}),
+        ("line", 6, {1, 2}),
+        ("star", 6, {1, 5}),
+        ("complete", 6, {5}),
+        ("torus", 12, {4}),
+        ("hypercube", 16, {4}),
+        ("exponential", 16, {4}),
+        ("exponential", 6, {3}),
+        ("regular", 10, {4}),
+    ],
+)
+def test_how_many_neighbours(name: str, workers: int, degrees: set[int]) -> None:
+    found = graph(name, workers)
+    assert len(found) == workers and found.is_connected
+    assert set(found.degrees.tolist()) == degrees
+    assert found.is_mutual == (name != "exponential")
+
+
+def test_neighbours_by_hand() -> None:
+    assert np.argwhere(graph("torus", 9).heard[4]).ravel().tolist() == [1, 3, 5, 7]
+    assert np.argwhere(graph("hypercube", 8).heard[5]).ravel().tolist() == [1, 4, 7]
+    assert np.argwhere(graph("exponential", 8).heard[6]).ravel().tolist() == [0, 2, 7]
+
+
+@pytest.mark.parametrize("name", ["regular", "erdos-renyi", "small-world"])
+def test_random_graphs_come_from_their_seed(name: str) -> None:
+    one, same, other = (graph(name, 20, seed=s).heard for s in (1, 1, 2))
+    assert (one == same).all() and (one != other).any()
+
+
+@pytest.mark.parametrize("sparsity", [0.3, 0.6, 0.9])
+def test_sparsity_is_met(sparsity: float) -> None:
+    found = sparse(40, sparsity)
+    assert found.is_connected
+    assert abs(1 - found.heard.sum() / (40 * 39) - sparsity) < 0.002
+
+
+def test_edges_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("# a triangle and a tail\n0,1\n1, 2\n2,0\n2,3\n")
+    found = graph(str(tmp_path / "pairs.csv"), 4)
+    assert found.degrees.tolist() == [2, 2, 3, 1]
+    with pytest.raises(ArgumentError, match=r"workers must be 4, which .*pairs.csv connects, but is 5"):
+        graph(str(tmp_path / "pairs.csv"), 5)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0,0\n", "line 1 of x.csv must be two different worker numbers"),
+        ("0,1\n1\n", "line 2 of x.csv"),
+        ("", "at least one pair"),
+    ],
+)
+def test_bad_edge_lists(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(ArgumentError, match=message):
+        edges(tmp_path / "x.csv")
+
+
+def test_a_graph_in_two_pieces_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="a topology must be connected"):
+        mutual("pieces", 4, [(0, 1), (2, 3)]).connected()
+    one_way = np.zeros((3, 3), bool)
+    one_way[1, 0] = one_way[2, 1] = True
+    assert not Graph("one way", one_way).is_connected
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "options", "message"),
+    [
+        ("ring", 2, {}, r"workers must be at least 3 in a ring \(2 are a line\), but is 2"),
+        ("torus", 7, {}, "workers must be a product of two numbers of at least 3 for a torus, but is 7"),
+        ("hypercube", 12, {}, "workers must be a power of two for a hypercube, but is 12"),
+        ("regular", 7, {"degree": 3}, "degree must be below 7, and even if workers are odd in number, but is 3"),
+        ("line", 1, {}, "workers must be at least 2, but is 1"),
+        ("sparse", 8, {"sparsity": 1.0}, "sparsity must be at least 0 and below 1"),
+    ],
+)
+def test_bad_arguments(name: str, workers: int, options: dict[str, float], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        graph(name, workers, **options)
+
+
+def test_an_unknown_topology_lists_the_known() -> None:
+    with pytest.raises(UnknownName, match="topology must be one of complete, erdos-renyi"):
+        graph("moebius", 5)
+
+
+def test_too_few_connections_for_a_random_graph_are_said() -> None:
+    with pytest.raises(FedloomError, match=r"none of 100 graphs of the kind Erdős–Rényi 0\.001 was connected"):
+        graph("erdos-renyi", 50, share=0.001)
