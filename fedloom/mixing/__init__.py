@@ -2,6 +2,7 @@
 
 from fedloom.mixing.gossip import Gossip, Topology, from_matrix, gossip, one_peer_exponential, topology
 from fedloom.mixing.graph import GRAPHS, Graph, graph
+from fedloom.mixing.matching import Matcha, matcha, random_pairs
 from fedloom.mixing.matrix import WEIGHTS, is_doubly_stochastic, weights, zeta
 from fedloom.mixing.mixer import Mixer, Personal, identity, personal
 from fedloom.mixing.neighbours import Neighbours, neighbours
@@ -11,6 +12,7 @@ __all__ = [
     "WEIGHTS",
     "Gossip",
     "Graph",
+    "Matcha",
     "Mixer",
     "Neighbours",
     "Personal",
@@ -20,9 +22,11 @@ __all__ = [
     "graph",
     "identity",
     "is_doubly_stochastic",
+    "matcha",
     "neighbours",
     "one_peer_exponential",
     "personal",
+    "random_pairs",
     "topology",
     "weights",
     "zeta",

@@ -48,7 +48,8 @@ def draw_graph(
         dots = axes.scatter(
             places[:, 0], places[:, 1], c=shown, cmap="viridis", s=size, zorder=2, edgecolors="white", linewidths=0.5
         )
-        figure.colorbar(dots, ax=axes, shrink=0.7, label=label or "neighbours")
+        if np.ptp(shown) > 0:
+            figure.colorbar(dots, ax=axes, shrink=0.7, label=label or "neighbours")
         axes.set_title(title or f"{graph.name}, {len(graph):,} workers")
         axes.set_aspect("equal")
         axes.axis("off")
@@ -65,7 +66,9 @@ def layout(graph: Graph) -> np.ndarray:
         return np.stack([np.cos(angle), np.sin(angle)], axis=1)
     if graph.name.startswith("torus"):
         columns = int(graph.name.split("×")[1])
-        return np.stack([np.arange(k) % columns, -(np.arange(k) // columns)], axis=1).astype(float)
+        row, column = np.divmod(np.arange(k), columns)
+        bulge = [np.sin(np.pi * a / a.max()) / 4 for a in (row, column)]  # so that what leads round is seen
+        return np.stack([column + bulge[0], -row - bulge[1]], axis=1)
     if graph.name == "line":
         return np.stack([np.arange(k), np.zeros(k)], axis=1)
     library = networkx()

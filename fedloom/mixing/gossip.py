@@ -156,8 +156,8 @@ def gossip(topology: str | Graph, workers: int | None = None, by: str = "metropo
         by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
         options: of the topology: ``degree``, ``share``, ``sparsity``, ``seed``.
 
-    >>> gossip("ring", 5).share[0, 0].round(4).tolist()
-    [0.3333, 0.3333, 0.3333]
+    >>> [f"{share:.4f}" for share in gossip("ring", 5).share[0, 0]]
+    ['0.3333', '0.3333', '0.3333']
     """
     if isinstance(topology, str):
         require(workers is not None, "workers", "given with a topology's name", workers)

@@ -191,6 +191,7 @@ def _drawn(name: str, make: Callable[[int], Any], seed: int) -> Graph:
 
 
 def networkx() -> Any:
+    """The library, or how to get it."""
     try:
         import networkx as library
     except ImportError as error:
