@@ -5,6 +5,7 @@ from fedloom.algorithms.clustered import Clustered, ClusterState, ifca
 from fedloom.algorithms.dpa_sgd import dpa_sgd
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.algorithms.fedsgd import fedsgd
+from fedloom.algorithms.multi_task import MultiTask, dpa_sgd_mtl, fedavg_mtl
 from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
 from fedloom.algorithms.server import SERVERS, Server, server
 from fedloom.algorithms.variants import ditto, fedbn, fedper, fedprox, fedrep, qfedavg, scaffold
@@ -19,13 +20,16 @@ __all__ = [
     "Clustered",
     "Kept",
     "Method",
+    "MultiTask",
     "PeerState",
     "Personalised",
     "Server",
     "ServerState",
     "ditto",
     "dpa_sgd",
+    "dpa_sgd_mtl",
     "fedavg",
+    "fedavg_mtl",
     "fedbn",
     "fedper",
     "fedprox",

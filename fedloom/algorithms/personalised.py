@@ -9,29 +9,27 @@ import jax
 import jax.numpy as jnp
 
 from fedloom.algorithms.algorithm import cohort
-from fedloom.combine.replies import Reading
+from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
-from fedloom.local import Local, Sent, sgd
+from fedloom.local import Local, sgd
 from fedloom.mixing import Mixer, identity, neighbours, personal
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int
+    from jaxtyping import Array, Int, PyTree
+
+    from fedloom.mixing.mixer import Who
 
 
 @record
 class PeerState:
-    """All users' models, one beside the other, and the round's number."""
+    """All users' models, one beside the other, the round's number, and what else is remembered of them, by name."""
 
     variables: Variables
     round: Int[Array, ""]
-
-    @property
-    def sent(self) -> Sent:
-        """What each user begins with: its own model."""
-        return Sent(self.variables, {})
+    memory: dict[str, PyTree]
 
 
 @record
@@ -84,7 +82,18 @@ class Personalised:
     def init(self, variables: Variables, clients: int) -> PeerState:
         """All users begin with the same model."""
         models = jax.tree.map(lambda a: jnp.broadcast_to(a, (clients, *a.shape)), variables)
-        return PeerState(models, jnp.int32(0))
+        return PeerState(models, jnp.int32(0), {})
+
+    def told(self, state: PeerState, sizes: Int[Array, " K"]) -> dict[str, PyTree]:  # noqa: ARG002
+        """What each user is told beside its model, one beside the other: nothing."""
+        return {}
+
+    def exchanged(self, state: PeerState, replies: Replies, trained: Variables, who: Who) -> PeerState:
+        """The state after users have trained and mixed."""
+        return PeerState(self.mixer.mix(replies, trained, who), state.round + 1, state.memory)
+
+    def check(self, variables: Variables) -> None:
+        """Any model will do."""
 
     def model(self, state: PeerState, client: Int[Array, ""]) -> Variables:
         """A user's model."""

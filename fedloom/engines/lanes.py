@@ -182,7 +182,7 @@ def nothing(plan: Plan, sent: Sent, m: int) -> Total:
     x = len(jax.tree.leaves(sent)[0])
     room = (m,) if plan.stacked else ()
     update = jax.tree.map(lambda a: jnp.zeros((x, *room, *a.shape[axes:]), a.dtype), sent.variables)
-    aside = jax.tree.map(lambda a: jnp.zeros((x, *a.shape[axes:]), a.dtype), sent.aside)
+    aside = {} if plan.apart else jax.tree.map(lambda a: jnp.zeros((x, *a.shape[axes:]), a.dtype), sent.aside)
     return Total(update, jnp.zeros(x), aside, jnp.zeros(x))
 
 

@@ -23,6 +23,7 @@ from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, lasts, some
 from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import each
+from fedloom.local import Sent
 from fedloom.mixing import Neighbours
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes
@@ -132,7 +133,9 @@ def _advance(
     ) -> tuple[PeerState, Rounds]:
         def one(state: PeerState, coming: tuple[Array, Array]) -> tuple[PeerState, Rounds]:
             mine, last = coming[0][:, 0], coming[1]
-            did, _ = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, mine, which=mine)
+            aside = jax.vmap(lambda a, s: a.told(s, jnp.asarray(view.size)))(algorithm, state)
+            sent = Sent(state.variables, aside)
+            did, _ = work_through(task, plan, algorithm, view, sent, seeds, state.round, mine, which=mine)
             at = jnp.where(mine >= 0, mine, users)
             update = jax.tree.map(
                 lambda a, u: jax.vmap(lambda a, u, at: jnp.zeros_like(a).at[at].set(u, mode="drop"))(a, u, at),
@@ -150,11 +153,13 @@ def _advance(
                 algorithm, seeds, told, trained
             )
             told = replace(told, readings=read(algorithm.readings, examples, state.variables, trained, who))
-            mixed = jax.vmap(lambda a, replies, x, w: a.mixer.mix(replies, x, w))(algorithm, told, trained, who)
+            ahead = jax.vmap(lambda a, s, replies, x, w: a.exchanged(s, replies, x, w))(
+                algorithm, state, told, trained, who
+            )
             norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
             after = replace(state, variables=trained)
             seen = sometimes(last, lambda: observed(test, algorithm, state, after, told, who)) if test else {}
-            return PeerState(mixed, state.round + 1), Rounds(norm, computed, seen)
+            return ahead, Rounds(norm, computed, seen)
 
         return lax.scan(one, state, (schedule, lasts(schedule)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedloom.local.messages import Reply, Sent
@@ -27,8 +26,16 @@ class Turn:
     epoch: Int[Array, ""]
 
 
+class Pull:
+    """What a loss has beside the task's."""
+
+    def gradient(self, params: PyTree) -> PyTree:
+        """Its gradient."""
+        raise NotImplementedError
+
+
 @record
-class Toward:
+class Toward(Pull):
     """A pull towards a point: the loss has strength/2 · ‖w - point‖² more, its gradient strength · (w - point)."""
 
     strength: Scalar
@@ -40,7 +47,7 @@ class Toward:
 
 
 @record
-class Along:
+class Along(Pull):
     """A pull in a direction: the loss has ⟨slope, w⟩ more, its gradient the slope."""
 
     slope: PyTree
@@ -65,7 +72,7 @@ class Work:
     variables: Variables
     optimizer: PyTree
     gradient: PyTree
-    pulls: tuple[Toward | Along, ...] = ()
+    pulls: tuple[Pull, ...] = ()
     beside: Work | None = None
 
 
@@ -170,11 +177,11 @@ class Local:
 
     def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
         """How many steps a client with n examples takes."""
-        return self.passes * -(-n // rows)
+        raise NotImplementedError
 
     def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
         """How often the optimiser of a client with n examples moves."""
-        return self.passes * (jnp.ones_like(n) if self.batch_size is None else -(-n // self.batch_size))
+        raise NotImplementedError
 
 
 class Around(Local):
@@ -204,6 +211,14 @@ class Around(Local):
     def still(self, work: Work) -> bool:
         """The inner one's."""
         return self.inner.still(work)
+
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
+        """The inner one's."""
+        return self.inner.steps(n, rows)
+
+    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+        """The inner one's."""
+        return self.inner.moves(n)
 
     def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
         """The inner one's."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedloom.errors import ArgumentError, require
 from fedloom.local.local import Around, Local, Turn, Work
@@ -48,6 +49,10 @@ class Private(Around):
     def personal(self) -> bool:
         """Every client uses its own layers."""
         return True
+
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
+        """The inner ones, and those of the epochs before them."""
+        return self.inner.steps(n, rows) + self.first * jnp.asarray(-(-n // rows))
 
     def own(self, name: str) -> bool:
         """Whether what has this dotted name is private."""

@@ -70,11 +70,11 @@ class Sgd(Local):
 
     def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
         """How many steps a client with n examples takes: none if it has none."""
-        return super().steps(n, rows) if self.period is None else jnp.asarray(self.period * (n > 0))
+        return jnp.asarray(self.epochs * -(-n // rows) if self.period is None else self.period * (n > 0))
 
     def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
-        """How often the optimiser of a client with n examples moves."""
-        return super().moves(n) if self.period is None else self.period * (n > 0)
+        """How often the optimiser of a client with n examples moves: once an epoch with B = ∞."""
+        return self.epochs * (n > 0) if self.batch_size is None else self.steps(n, self.batch_size)
 
     def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
         """How many examples one step computes on, for clients of these sizes.

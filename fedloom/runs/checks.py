@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from fedloom.algorithms import Algorithm, Method
+from fedloom.algorithms import Algorithm, Method, Personalised
 from fedloom.combine import Reading
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, require
@@ -21,6 +21,8 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     algorithm.local.check(model)
+    if isinstance(algorithm, Personalised):
+        algorithm.check(model)
     if not isinstance(algorithm, Algorithm):
         kept = jax.eval_shape(algorithm.local.keeps, model)
         require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
