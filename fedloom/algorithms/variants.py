@@ -8,6 +8,7 @@ import fedloom.local as work
 from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.combine import fair
+from fedloom.errors import require
 from fedloom.local import Local, sgd
 
 TOGETHER = ("fraction", "server", "weighting")  # what is federated averaging's; the rest is local work's
@@ -16,6 +17,7 @@ TOGETHER = ("fraction", "server", "weighting")  # what is federated averaging's;
 def _around(make: Any, local: Local | None, options: dict[str, Any]) -> Algorithm:
     """Federated averaging whose local work is made by a function of plain local work."""
     shared = {name: options.pop(name) for name in TOGETHER if name in options}
+    require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
     return fedavg(local=make(local or sgd(**options)), **shared)
 
 
@@ -27,8 +29,8 @@ def fedprox(mu: float = 0.01, *, local: Local | None = None, **options: Any) -> 
 
     The other arguments are those of :func:`fedavg`, here and below.
 
-    >>> fedprox(0.1, fraction=0.2, lr=0.05).describe()["mu"]
-    0.1
+    >>> fedprox(0.1, fraction=0.2, lr=0.05).describe()["work"]
+    'proximal(0.1) of sgd'
     """
     return _around(lambda inner: work.proximal(mu, inner), local, options)
 
@@ -40,7 +42,7 @@ def scaffold(*, local: Local | None = None, **options: Any) -> Algorithm:
     return _around(work.scaffold, local, options)
 
 
-def ditto(mu: float = 0.1, *, local: Local | None = None, **options: Any) -> Algorithm:
+def ditto(mu: float = 0.01, *, local: Local | None = None, **options: Any) -> Algorithm:
     """Ditto (Li et al. 2021): beside the shared model, every client trains one of its own, pulled towards the shared.
 
     Arguments:
@@ -83,4 +85,5 @@ def qfedavg(q: float = 1.0, *, local: Local | None = None, **options: Any) -> Al
     Arguments:
         q: how much more.
     """
+    require("weighting" not in options, "weighting", "left alone with q-FedAvg, which is one", options.get("weighting"))
     return _around(lambda inner: inner, local, {"weighting": fair(q), **options})

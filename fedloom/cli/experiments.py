@@ -12,6 +12,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from fedloom.algorithms import Method
 from fedloom.cli.shared import (
     FIELDS,
     DataFolder,
@@ -92,6 +93,8 @@ def resume(
     """Go on with a run or a sweep that was stopped or killed; its numbers are those of a run left alone."""
     with told(debug):
         if (directory / SWEEP).is_file():
+            require(rounds is None, "rounds", "left alone: a sweep goes on as it was begun", rounds)
+            require(target is None, "target", "left alone: a sweep goes on as it was begun", target)
             go_sweep(directory, Manner(quiet, json_, data_folder))
             return
         if not (directory / EXPERIMENT).is_file():
@@ -152,10 +155,12 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     """Run the sweep that is described in a folder, and tell what came of it."""
     plan = json.loads((folder / SWEEP).read_text())
     experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
-    data = build(experiment, folder, manner)
     first = {name: values[0] for name, values in axes.items() if name in ("exclude", "temperature", "mu", "q")}
-    task, algorithm = experiment.build_task(data), experiment.replace(**first).build_algorithm()
-    for point in combinations(algorithm, axes, seeds):
+    algorithm = experiment.replace(**first).build_algorithm()
+    points = combinations(algorithm, axes, seeds)
+    data = build(experiment, folder, manner, [point.algorithm for point in points])
+    task = experiment.build_task(data)
+    for point in points:
         fields = dict(part.split("=") for part in point.label.split(","))
         write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())
     rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
@@ -174,7 +179,7 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     require(not central or experiment.algorithm != "central", "algorithm", beside, experiment.algorithm)
     if central:
         experiment.centrally(1)  # raises what would otherwise be raised after the run
-    data = build(experiment, folder, manner)
+    data = build(experiment, folder, manner, [experiment.build_algorithm()])
     if central:
         (folder / CENTRAL).mkdir(parents=True, exist_ok=True)
     runs, passes = [trained(experiment, data, folder, manner)], 0.0
@@ -205,13 +210,16 @@ def users_drawn(run: Run, folder: Path) -> str:
     return f"   Users: {folder / USERS}, {folder / MIXING}"
 
 
-def build(experiment: Experiment, folder: Path, manner: Manner) -> FederatedData:
-    """The data of an experiment, with a picture of it in the folder."""
+def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequence[Method]) -> FederatedData:
+    """The data of an experiment, if the algorithms can work on it, with a picture of it in the folder."""
     data = federated(experiment, manner.data_folder)
     for split in experiment.splits:
         has = f"one of the parts that the data has, {' and '.join(data.splits)} (split it, or evaluate others)"
         require(split in data.splits, "evaluate", has, split)
-    check(experiment.build_algorithm(), experiment.build_task(data), data)  # before anything is written
+    has_test = "test" in data.splits or experiment.users == "no"
+    require(has_test, "users", "no: there is no test data to measure them on (--test-share)", experiment.users)
+    for algorithm in algorithms:  # before anything is written
+        check(algorithm, experiment.build_task(data), data)
     picture(data, folder / CLIENTS)
     if manner.shows and data.note:
         errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)

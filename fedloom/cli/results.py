@@ -10,19 +10,19 @@ import typer
 from rich.table import Table
 
 from fedloom.cli.shared import Debug, Json, Quiet, console, told
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, require
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.plot import AGAINST, plot
 from fedloom.runs.runner import load
 from fedloom.runs.users import bands
 
+METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
+
 
 def plot_command(
     directories: Annotated[list[Path], typer.Argument(help="folders of runs; several share one figure")],
-    metric: Annotated[str, typer.Option(help="metrics, one row each")] = "accuracy,loss",
-    against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps; one column each")] = (
-        "rounds,bytes,seconds"
-    ),
+    metric: Annotated[str, typer.Option(help="metrics, one row each")] = METRICS,
+    against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps; one column each")] = AXES,
     users: Annotated[bool, typer.Option("--users", help="how users fared instead, of runs with --users yes")] = False,
     file: Annotated[Path, typer.Option(help="where to save it: png, pdf or svg")] = Path("figure.png"),
     quiet: Quiet = False,
@@ -37,7 +37,10 @@ def plot_command(
         names = [run.label for run in runs]
         labels = [str(d) if names.count(n) > 1 else n for n, d in zip(names, directories, strict=True)]
         if users:
-            bands([(label, r.users) for label, r in zip(labels, runs, strict=True)], metric.split(",")[0], file)
+            require(against == AXES, "against", "left alone with --users, which draws rounds", against)
+            one = "accuracy" if metric == METRICS else metric
+            require("," not in one, "metric", "one, with --users", metric)
+            bands([(label, r.users) for label, r in zip(labels, runs, strict=True)], one, file)
         else:
             pairs = [(label, run.history) for label, run in zip(labels, runs, strict=True)]
             plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)

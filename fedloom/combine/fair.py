@@ -52,6 +52,11 @@ class Fair(Weighting):
         squared = jnp.where(weights > 0, replies.change, 0) / replies.rate**2
         return jnp.sum(self.q * loss ** (self.q - 1) * squared + weights)
 
+    @property
+    def is_mean(self) -> bool:
+        """No: the sum is divided by Σ h_k."""
+        return False
+
     def checked(self) -> Self:
         """The same, if q can be used."""
         require(bool(self.q >= 0), "q", "at least 0", self.q)

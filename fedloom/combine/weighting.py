@@ -6,6 +6,7 @@ looks at. One that reads nothing weighs each reply alone, so that replies can be
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
@@ -43,6 +44,11 @@ class Weighting:
     def total(self, replies: Replies, weights: Weights) -> Float[Array, ""]:  # noqa: ARG002
         """What the weighted sum of updates is divided by: the sum of the weights, for a mean."""
         return weights.sum()
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether what comes of it is a mean: weights over their sum."""
+        return True
 
     def checked(self) -> Self:
         """The same, if its numbers can be used."""
@@ -160,8 +166,16 @@ class Excluding(Weighting):
         deviation = jnp.sqrt(jnp.sum(jnp.where(usable, value - mean, 0) ** 2) / n)
         bound = jnp.where(jnp.isinf(self.z), -jnp.inf, mean - self.z * deviation)
         stays = usable & (value >= bound - 1e-6 * jnp.abs(mean))
-        weights = self.among.weigh(Replies(replies.examples, stays, replies.readings))
-        return jnp.where(stays, weights, 0)
+        return jnp.where(stays, self.among.weigh(replace(replies, present=stays)), 0)
+
+    def total(self, replies: Replies, weights: Weights) -> Float[Array, ""]:
+        """The other's."""
+        return self.among.total(replies, weights)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the other's is."""
+        return self.among.is_mean
 
     def checked(self) -> Self:
         """The same, if its number of deviations can be used."""

@@ -31,7 +31,7 @@ from fedloom.trees import nbytes
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, UInt32
 
-SHOWN = 256  # users up to which the mixing matrix is shown
+SHOWN = 64  # users up to which the mixing matrix is shown, and kept of every round that is evaluated
 
 
 @dataclass(frozen=True)

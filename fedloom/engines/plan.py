@@ -109,7 +109,7 @@ def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
     >>> segment_length(np.array([2, 3, 5, 40]))
     2
     """
-    lengths = sorted({int(s) for s in np.unique(steps)} | {2**i for i in range(int(steps.max()).bit_length())})
+    lengths = sorted({int(s) for s in np.unique(steps) if s > 0} | {2**i for i in range(int(steps.max()).bit_length())})
     total = int(steps.sum())
     fine = [s for s in lengths if int((-(-steps // s) * s).sum()) <= (1 + IDLE) * total]
     return min(max(fine), most)

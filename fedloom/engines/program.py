@@ -26,7 +26,7 @@ from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import GLOBAL, Store, View
 from fedloom.engines.users import users
-from fedloom.tasks.task import Task
+from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes, record, where
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def _advance(
             total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
             if state.kept is not None:
                 state = replace(state, kept=returned(state.kept, *together(plan, (cohort, keeps))))
-            mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, total.weight), total.update)
+            somebody = jnp.where(total.weight > 0, total.weight, 1)  # nobody counts if nobody has examples
+            mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
             norm = jax.vmap(optax.tree.norm)(mean.params)
             ahead = jax.vmap(lambda a, s, u, aside: a.apply(s, u, aside, clients))(algorithm, state, mean, total.aside)
             return ahead, Rounds(norm, total.computed, seen)
@@ -241,9 +242,11 @@ def weighed(
     weights = jax.vmap(lambda a, replies: a.weighting.weigh(replies))(algorithm, every)
     weights = jnp.where(every.present, weights, 0)
     total = jax.vmap(lambda a, replies, w: a.weighting.total(replies, w))(algorithm, every, weights)
+    share = total / jnp.where(weights.sum(1) > 0, weights.sum(1), 1)
     if plan.mesh.size > 1:
         weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * cohort.shape[1], cohort.shape[1], 1)
         total = total / plan.mesh.size  # every device knows all of it, and they are about to be added up
     counted = where(weights > 0, kept.update, jax.tree.map(jnp.zeros_like, kept.update))  # 0 · NaN is not 0
     update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), counted)
-    return replace(kept, update=update, weight=total)
+    mean = jax.tree.map(lambda u: jax.vmap(jnp.multiply)(u, share), update.state)  # which is no gradient: always a mean
+    return replace(kept, update=Variables(update.params, mean), weight=total)

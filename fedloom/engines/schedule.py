@@ -63,7 +63,7 @@ def deal(cohort: np.ndarray, steps: np.ndarray, devices: int) -> np.ndarray:
     load, filled = np.zeros((len(flat), devices), np.int64), np.zeros((len(flat), devices), np.int64)
     rows = np.arange(len(flat))
     for i in range(m):
-        to = np.argmin(load, axis=1)
+        to = np.argmin(load * (m + 1) + filled, axis=1)  # of those with the least work, who has the fewest clients
         dealt[rows, to, filled[rows, to]] = flat[:, i]
         filled[rows, to] += 1
         load[rows, to] += work[:, i]

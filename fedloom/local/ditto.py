@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from fedloom.errors import require
 from fedloom.local.local import Around, Local, Toward, Turn, Work
@@ -80,11 +80,13 @@ class Ditto(Around):
     def checked(self) -> Self:
         """The same, if μ can be used."""
         require(bool(self.mu >= 0), "mu", "at least 0", self.mu)
+        outside = "work without scaffold, which goes around ditto and not inside it"
+        require(not self.inner.corrected, "local", outside, self.inner.describe().get("work"))
         return super().checked()
 
-    def describe(self) -> dict[str, Any]:
-        """The inner work, and μ."""
-        return {**self.inner.describe(), "own": "ditto", "mu": float(self.mu)}
+    def called(self) -> str:
+        """Its name and μ."""
+        return f"ditto({float(self.mu):g})"
 
 
 def ditto(mu: float, local: Local) -> Ditto:

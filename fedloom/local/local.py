@@ -94,6 +94,11 @@ class Local:
         """Whether the model that a client uses is its own."""
         return False
 
+    @property
+    def corrected(self) -> bool:
+        """Whether its steps are corrected by what others do (SCAFFOLD)."""
+        return False
+
     def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
         """How many examples one step computes on, for clients of these sizes."""
         raise NotImplementedError
@@ -195,6 +200,7 @@ class Around(Local):
     batch_size = property(lambda self: self.inner.batch_size)
     passes = property(lambda self: self.inner.passes)
     personal = property(lambda self: self.inner.personal)
+    corrected = property(lambda self: self.inner.corrected)
 
     def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
         """The inner one's."""
@@ -281,5 +287,10 @@ class Around(Local):
         self.inner.check(variables)
 
     def describe(self) -> dict[str, Any]:
-        """What the inner one is made of."""
-        return self.inner.describe()
+        """What the inner one is made of, and what is around what."""
+        inner = self.inner.describe()
+        return {**inner, "work": f"{self.called()} of {inner.get('work', 'sgd')}"}
+
+    def called(self) -> str:
+        """What it is called, with its numbers."""
+        raise NotImplementedError

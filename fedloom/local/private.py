@@ -69,8 +69,7 @@ class Private(Around):
 
     def model(self, variables: Variables, kept: Kept) -> Variables:
         """What it was sent, with its own layers."""
-        whole: Variables = jax.tree.map(lambda name, a: kept[PRIVATE].get(name, a), named(variables), variables)
-        return self.inner.model(whole, kept)
+        return self.inner.model(overlaid(variables, kept), kept)
 
     def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
         """The inner work on that model."""
@@ -78,8 +77,7 @@ class Private(Around):
 
     def completed(self, sent: Sent, kept: Kept) -> Sent:
         """What was sent, with its own layers."""
-        whole = jax.tree.map(lambda name, a: kept[PRIVATE].get(name, a), named(sent.variables), sent.variables)
-        return replace(sent, variables=whole)
+        return replace(sent, variables=overlaid(sent.variables, kept))
 
     def step(
         self,
@@ -117,6 +115,11 @@ class Private(Around):
         """The same, if its numbers can be used."""
         require(len(self.layers) > 0, "private", "at least one layer", self.layers)
         require(bool(self.first >= self.alternates), "head_epochs", "at least 1", self.first)
+        told = self.inner.describe()
+        outside = "work without scaffold, which goes around private layers and not inside: it would tell of them"
+        require(not self.inner.corrected, "local", outside, told.get("work"))
+        plain = told["optimizer"] == "sgd" or not self.alternates
+        require(plain, "optimizer", "sgd where layers take turns, since others remember", told["optimizer"])
         return super().checked()
 
     def check(self, variables: Variables) -> None:
@@ -130,10 +133,9 @@ class Private(Around):
             raise ArgumentError("private", f"some of the model's layers ({', '.join(layers)}), not all", self.layers)
         super().check(variables)
 
-    def describe(self) -> dict[str, Any]:
-        """The inner work, and which layers are private."""
-        first = {"head_epochs": int(self.first)} if self.alternates else {}
-        return {**self.inner.describe(), "private": ",".join(self.layers), **first}
+    def called(self) -> str:
+        """Its name, which layers are private, and how long they are trained first."""
+        return f"private({','.join(self.layers)}{f'; {int(self.first)} epochs first' if self.alternates else ''})"
 
 
 def private(layers: str, local: Local, *, head_epochs: int | None = None) -> Private:
@@ -151,6 +153,12 @@ def private(layers: str, local: Local, *, head_epochs: int | None = None) -> Pri
     """
     chosen = tuple(layer.strip() for layer in layers.split(",") if layer.strip())
     return Private(local, head_epochs or 0, chosen, head_epochs is not None).checked()
+
+
+def overlaid(variables: Variables, kept: Kept) -> Variables:
+    """A model, with the layers that a client keeps."""
+    whole: Variables = jax.tree.map(lambda name, a: kept[PRIVATE].get(name, a), named(variables), variables)
+    return whole
 
 
 def named(variables: Variables) -> Variables:

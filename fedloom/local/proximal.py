@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from fedloom.errors import require
 from fedloom.local.local import Around, Local, Toward, Work
@@ -31,9 +31,9 @@ class Proximal(Around):
         require(bool(self.mu >= 0), "mu", "at least 0", self.mu)
         return super().checked()
 
-    def describe(self) -> dict[str, Any]:
-        """The inner work, and μ."""
-        return {**self.inner.describe(), "mu": float(self.mu)}
+    def called(self) -> str:
+        """Its name and μ."""
+        return f"proximal({float(self.mu):g})"
 
 
 def proximal(mu: float, local: Local) -> Proximal:
@@ -44,7 +44,7 @@ def proximal(mu: float, local: Local) -> Proximal:
         local: the work.
 
     >>> from fedloom.local import sgd
-    >>> proximal(0.1, sgd(epochs=5)).describe()["mu"]
-    0.1
+    >>> proximal(0.1, sgd(epochs=5)).describe()["work"]
+    'proximal(0.1) of sgd'
     """
     return Proximal(local, mu).checked()

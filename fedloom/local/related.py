@@ -46,6 +46,10 @@ class Related(Around):
         none = {name: jnp.float32(0) for name in names(variables.params)}
         return {**self.inner.tells(variables), STRENGTH: none, SLOPE: {}}
 
+    def called(self) -> str:
+        """Its name."""
+        return "related"
+
     def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
         """The inner work, pulled."""
         work = self.inner.start(sent, kept, lr, accumulates)

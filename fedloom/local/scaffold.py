@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,11 @@ class Scaffold(Around):
 
     inner: Local
 
+    @property
+    def corrected(self) -> bool:
+        """Yes."""
+        return True
+
     def keeps(self, variables: Variables) -> Kept:
         """Its control, zero at first."""
         return {**self.inner.keeps(variables), CONTROL: zeros(variables.params)}
@@ -62,9 +67,9 @@ class Scaffold(Around):
         require(optimizer == "sgd", "optimizer", "sgd with scaffold", optimizer)
         return super().checked()
 
-    def describe(self) -> dict[str, Any]:
-        """The inner work, and that it is corrected."""
-        return {**self.inner.describe(), "corrected": "scaffold"}
+    def called(self) -> str:
+        """Its name."""
+        return "scaffold"
 
 
 def scaffold(local: Local) -> Scaffold:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
+from fedloom.errors import require
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, where
 
@@ -100,7 +101,7 @@ class Personal(Mixer):
         """The shares of everybody's model, for a user that read so much of each."""
         weights = self.weighting.weigh(Replies(replies.examples, replies.present, read))
         weights = jnp.where(replies.present, weights, 0)
-        return weights / weights.sum()
+        return weights / jnp.where(weights.sum() > 0, weights.sum(), 1)
 
     def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:  # noqa: ARG002
         """Row by row, the weighting's shares."""
@@ -133,7 +134,8 @@ class Personal(Mixer):
         return users * (users - 1)
 
     def checked(self) -> Self:
-        """The same, if the weighting's numbers can be used."""
+        """The same, if the weighting can be used."""
+        require(self.weighting.is_mean, "weighting", "one that makes a mean", self.weighting.describe()["weighting"])
         self.weighting.checked()
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -63,7 +64,8 @@ class Neighbours(Mixer):
         def row(mine: Array, read: dict[str, Array]) -> Array:
             there = replies.present[mine]
             weights = jnp.where(there, self.weighting.weigh(Replies(replies.examples[mine], there, read)), 0)
-            return weights / weights.sum()
+            alone = jnp.zeros_like(weights).at[0].set(1)
+            return jnp.where(weights.sum() > 0, weights / jnp.where(weights.sum() > 0, weights.sum(), 1), alone)
 
         own = jnp.zeros_like(who, jnp.float32).at[:, 0].set(1)
         return jnp.where(replies.present[:, None], jax.vmap(row)(who, replies.readings), own)
@@ -87,6 +89,7 @@ class Neighbours(Mixer):
         """The same, if its numbers can be used."""
         require(self.peers >= 1, "peers", "at least 1", self.peers)
         choose("peers_by", self.by, CHOSEN)
+        require(self.weighting.is_mean, "weighting", "one that makes a mean", self.weighting.describe()["weighting"])
         self.weighting.checked()
         return self
 
@@ -99,7 +102,9 @@ def distances(models: Variables, present: Bool[Array, " K"]) -> Float[Array, "K 
     """‖x_i - x_j‖² of all users' parameters; infinite to oneself, and to who is not there."""
     k = len(present)
     flat = [jnp.nan_to_num(a.reshape(k, -1)) for a in jax.tree.leaves(models.params)]
-    products = sum((a @ a.T for a in flat), jnp.zeros((k, k)))
+    flat = [a - a.mean(0) for a in flat]  # models are near each other: their differences are what counts
+    exact = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    products = sum((exact(a, a.T) for a in flat), jnp.zeros((k, k)))
     squares = jnp.diagonal(products)
     found = squares[:, None] + squares - 2 * products
     return jnp.where(jnp.eye(k, dtype=bool) | ~present, jnp.inf, found)

@@ -61,6 +61,10 @@ def recorded(parts: Sequence[Part], folder: Path) -> Found:
     series = {
         s.name: kept for part in parts for s in part.series(Found(outcomes)) if (kept := curves.read(s.name, folder))
     }
+    for part in parts:
+        for wanted in part.series(Found(outcomes)):
+            if kept := series.get(wanted.name):
+                curves.check(wanted, kept, folder)
     return Found(outcomes, series)
 
 

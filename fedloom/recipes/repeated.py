@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 
 from fedloom.engines import compiled
+from fedloom.errors import DivergedError
 from fedloom.recipes.series import Columns, Kept
 from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
@@ -109,9 +110,12 @@ def settings(e: Experiment) -> Settings:
 
 
 def finished(runs: Sequence[Run]) -> Sequence[Run]:
-    """The same, unless somebody asked to stop."""
-    if any(run.stopped.startswith("interrupted") for run in runs):
-        raise KeyboardInterrupt
+    """The same, unless somebody asked to stop or numbers ceased to be numbers."""
+    for run in runs:
+        if run.stopped.startswith("interrupted"):
+            raise KeyboardInterrupt
+        if run.diverged:
+            raise DivergedError(run.stopped)
     return runs
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedloom.engines import compiled
+from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import recorded
 from fedloom.recipes.tuning import Begin
 from fedloom.runs.checkpoint import write_text
@@ -74,11 +76,30 @@ def measured(e: Experiment, begin: Begin | None) -> Columns:
 
 def write(kept: Kept, folder: Path) -> None:
     """Keep a series as JSON."""
-    columns = {name: [float(f"{value:.{DIGITS}g}") for value in values] for name, values in kept.columns.items()}
-    text = json.dumps({"series": kept.name, **kept.about, "columns": columns}, ensure_ascii=False)
+    columns = {name: [shortened(value) for value in values] for name, values in kept.columns.items()}
+    text = json.dumps({"series": kept.name, **kept.about, "columns": columns}, ensure_ascii=False, allow_nan=False)
     write_text(folder / f"{kept.name}.json", text.replace('"columns"', '\n"columns"').replace("], ", "],\n") + "\n")
 
 
 def read(name: str, folder: Path) -> Kept | None:
     """What is kept of a series, or ``None``."""
-    return recorded(folder / f"{name}.json", lambda c: Kept(c.pop("series"), c.pop("columns"), c))
+
+    def made(content: dict[str, Any]) -> Kept:
+        columns = {
+            name: [math.nan if v is None else v for v in values] for name, values in content.pop("columns").items()
+        }
+        return Kept(content.pop("series"), columns, content)
+
+    return recorded(folder / f"{name}.json", made)
+
+
+def check(series: Series, kept: Kept, folder: Path) -> None:
+    """Raise a :class:`CheckpointError` if what is kept is of another experiment than the series'."""
+    path, was = folder / f"{series.name}.json", kept.about.get("experiment", {})
+    if was != series.experiment.changed():
+        raise CheckpointError(f"{path} is of another experiment ({was}): delete it, and it is computed again")
+
+
+def shortened(value: float) -> float | None:
+    """A number with a few digits; ``None`` for what is no number, which JSON does not know."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None

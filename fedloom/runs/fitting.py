@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedloom.algorithms import fedavg
@@ -39,8 +39,13 @@ def fine_tune(
     require("test" in data.splits, "data", "some with a test part", data.name)
     everybody = fedavg(fraction=1.0, local=local)
     check(everybody, task, data)
+    wanted, given = (
+        jax.tree.map(jnp.shape, v) for v in (jax.eval_shape(lambda: task.init(jax.random.key(0))), variables)
+    )
+    require(wanted == given, "variables", f"one model of {task.name}, not one for each user", "of other shapes")
     program = (engine or compiled()).program(data, task, [everybody], [seed], observed=True)
-    state = replace(program.init(), variables=program.place(stack([variables])))  # type: ignore[arg-type]
+    begin = jax.vmap(lambda algorithm, model: algorithm.init(model, len(data)))
+    state = program.place(begin(program.algorithm, stack([variables])))
     _, did = program.advance(state, 0, 1)
     found = present({name: np.asarray(values)[-1, 0] for name, values in did.users.items()})
     return Users() + {"round": np.int64(0), **found}

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import fedloom.runs.model as model
 from fedloom.algorithms import Method, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, Program, compiled
+from fedloom.engines.keeping import widened
 from fedloom.engines.program import Rounds
 from fedloom.errors import CheckpointError, DivergedError, UnknownName, require
 from fedloom.runs.checks import check
@@ -118,7 +119,7 @@ def run(
         task: what is learned.
         algorithm: how.
         rounds, target, patience, seconds: when to stop; see :class:`fedloom.runs.Stop`.
-        evaluate: the parts of the data on which the shared model is evaluated.
+        evaluate: the parts of the data on which models are evaluated.
         every: rounds between evaluations.
         seed: of everything random in the run.
         users: whether each client of an evaluated round is measured on its own test data, before and after its work.
@@ -274,6 +275,7 @@ class Ongoing:
         """Stop an experiment whose numbers ceased to be numbers, at its last good state."""
         row, local = self.histories[i].rows[-1], self.algorithms[i].local
         self.histories[i] = History(self.histories[i].rows[:-1])
+        self.users[i] = self.users[i].before(int(row["round"]))
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
         rate = float(local.lr) * float(local.decay) ** (row["round"] - 1)
         why = f"{name.replace('_', ' ')} is {row[name]} after round {int(row['round'])} with learning rate {rate:g}"
@@ -344,7 +346,21 @@ def restore(
         states = [unflatten(member(fresh, i), one.arrays) for i, one in enumerate(kept)]
     except KeyError as error:
         raise CheckpointError(f"the checkpoint lacks {error}: it is of another model") from error
-    return program.place(stack(states)), [from_rows(one.about["rows"]) for one in kept], [measured(one) for one in kept]
+    return (
+        program.place(stack(evened(states))),
+        [from_rows(one.about["rows"]) for one in kept],
+        [measured(one) for one in kept],
+    )
+
+
+def evened(states: list[ServerState]) -> list[ServerState]:
+    """The same, with as many rows in what clients keep."""
+    every = [kept for state in states if (kept := getattr(state, "kept", None)) is not None]
+    if not every:
+        return states
+    most = max(len(jax.tree.leaves(kept.rows)[0]) for kept in every)
+    rows = [member(widened(stack([kept.rows]), most, most), 0) for kept in every]
+    return [replace(s, kept=replace(k, rows=r)) for s, k, r in zip(states, every, rows, strict=True)]
 
 
 def measured(stored: checkpoint.Checkpoint) -> Users:
@@ -375,7 +391,8 @@ def load(directory: str | Path) -> Run:
     stored = json.loads((folder / HISTORY).read_text())
     history = from_rows(stored["rows"])
     variables = model.load(folder / MODEL) if (folder / MODEL).is_file() else Variables({}, {})
-    kept = checkpoint.read(folder)[0] if any(name.startswith("users_") for name in history.columns) else None
+    had_users = any(name.startswith("users_") for row in history.rows for name in row)
+    kept = checkpoint.read(folder)[0] if had_users else None
     return Run(stored["label"], history, variables, "loaded", False, folder, measured(kept) if kept else Users())
 
 

@@ -15,6 +15,7 @@ from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.errors import ArgumentError, UnknownName, require
+from fedloom.runs.checks import check
 from fedloom.runs.runner import Run, Settings, Watch, _known, train
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
@@ -81,6 +82,8 @@ def sweep(
     settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every, users=users)
     engine = engine or compiled()
     points = combinations(algorithm, axes, numbers)
+    for point in points:
+        check(point.algorithm, task, data)  # before any of them runs
     runs: dict[str, Run] = {}
     for group in groups(points, engine, data, task, directory):
         labels = [p.label for p in group]
@@ -106,6 +109,7 @@ def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Seq
         if name not in SWEPT:
             raise UnknownName("an axis of a sweep", name, SWEPT)
         require(len(values) > 0, name, "at least one value", values)
+        require(name == "batch_size" or None not in values, name, "numbers, to be swept", values)
     points = []
     for values in itertools.product(*axes.values()):
         changed, label = algorithm, []

@@ -59,6 +59,11 @@ class Users:
         """A measure of each client in the last round."""
         return self.column(name)[-1]
 
+    def before(self, round: int) -> Users:
+        """What was measured before a round."""
+        many = sum(int(r) < round for r in self.columns.get("round", ()))
+        return Users({name: values[:many] for name, values in self.columns.items()} if many else {})
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything as arrays, rounds along the first axis."""
         return {name: np.stack(values) for name, values in self.columns.items()}

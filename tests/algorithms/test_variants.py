@@ -10,14 +10,26 @@ import pytest
 from quadratic import points, quadratic
 
 import fedloom.engines.keeping as keeping
-from fedloom.algorithms import Algorithm, ditto, fedavg, fedbn, fedper, fedprox, fedrep, ifca, qfedavg, scaffold
-from fedloom.combine import by_size, uniform
+from fedloom.algorithms import (
+    Algorithm,
+    ditto,
+    fedavg,
+    fedbn,
+    fedper,
+    fedprox,
+    fedrep,
+    ifca,
+    personalised,
+    qfedavg,
+    scaffold,
+)
+from fedloom.combine import by_size, fair, uniform
 from fedloom.engines import Program, compiled
 from fedloom.errors import ArgumentError
 from fedloom.local import private, proximal, sgd
 from fedloom.local import scaffold as corrected
 from fedloom.runs import run
-from fedloom.tasks import cnn, two_nn
+from fedloom.tasks import Variables, cnn, two_nn
 from fedloom.trees import member
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"devices": 1}, {"lanes": 2, "devices": 1}]
@@ -212,11 +224,76 @@ def test_only_visited_clients_take_memory(monkeypatch: pytest.MonkeyPatch) -> No
     assert int((np.asarray(state.kept.place) > 0).sum()) == visited
 
 
-def test_variants_compose() -> None:
-    local = private("output", proximal(0.3, corrected(sgd(**WORK))))
-    program, state = trained(fedavg(fraction=1.0, local=local), {})
-    assert np.isfinite(own(program, state, 0)).all()
-    assert sorted(member(state, 0).kept.rows) == ["control", "private"]
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_scaffold_around_private_heads_by_hand(layout: dict[str, Any]) -> None:
+    """The body is corrected, the head is not, and nobody hears of it."""
+    local = corrected(private("output", sgd(**WORK), head_epochs=2))
+    program, state = trained(fedavg(fraction=0.5, weighting=uniform, local=local), layout, a=1.0, b=0.25)
+    clients = len(VALUES)
+    body, c, controls, heads = 1.0, 0.0, [0.0] * clients, [0.25] * clients
+    for cohort in program.cohorts(0, ROUNDS)[:, 0]:
+        ends, before = [], list(controls)
+        for k in cohort:
+            a = body
+            for _ in range(2):
+                heads[k] -= ETA * (a + heads[k] - VALUES[k])
+            for _ in range(STEPS):
+                a -= ETA * ((a + heads[k] - VALUES[k]) - before[k] + c)
+            controls[k] = before[k] - c + (body - a) / (STEPS * ETA)
+            ends.append(a)
+        body = float(np.mean(ends))
+        c += (sum(controls) - sum(before)) / clients
+    for k, head in enumerate(heads):
+        np.testing.assert_allclose(own(program, state, k), (body, head), rtol=1e-4)
+    control = member(state, 0).aside["control"]
+    np.testing.assert_allclose(control["body"]["w"], c, rtol=1e-3)
+    assert control["output"]["w"] == 0
+
+
+def test_runs_that_differ_are_described_differently() -> None:
+    made = [
+        ditto(0.1, local=proximal(0.5, sgd())),
+        ditto(0.1, local=proximal(50, sgd())),
+        ditto(0.1),
+        fedprox(0.1),
+        fedprox(0.5, local=private("output", sgd())),
+        fedavg(local=private("output", proximal(0.5, sgd()))),
+    ]
+    assert len({str(a.describe()) for a in made}) == len(made)
+    assert made[0].describe()["work"] == "ditto(0.1) of proximal(0.5) of sgd"
+
+
+def test_fair_weights_leave_statistics_a_mean() -> None:
+    """A task that counts its steps: after three of one each everybody has three, whatever the weights of gradients."""
+    plain = quadratic()
+    counting = type(plain)(
+        "counting",
+        lambda key: Variables(plain.init(key).params, {"n": jnp.float32(0)}),
+        lambda v, b, k: (plain.loss(v, b, k)[0], {"n": v.state["n"] + 1}),
+        plain.metrics,
+    )
+    program = compiled(devices=1).program(points(VALUES), counting, [qfedavg(1.0, fraction=1.0, **WORK)], [0])
+    state, _ = program.advance(program.init(), 0, 2)
+    np.testing.assert_allclose(state.variables.state["n"], 2 * STEPS, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [{"devices": 1}, {"lanes": 2}, {"lanes": 3}])
+def test_clients_without_examples_change_nothing_but_the_mean(layout: dict[str, Any]) -> None:
+    data = points([4.0, -1.0, 2.0, 0.5, 3.0, 1.0])
+    data.clients["train"].size[2:] = 0
+    program = compiled(**layout).program(data, quadratic(), [fedavg(fraction=1.0, weighting=uniform, **WORK)], [0])
+    state, _ = program.advance(program.init(), 0, 1)
+    ends = [x / 2 * (1 - 0.8**STEPS) for x in (4.0, -1.0)]
+    np.testing.assert_allclose(model(state)[0], sum(ends) / 6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [fedavg, scaffold, lambda **o: personalised(**{**o, "fraction": 1.0}),
+                                  lambda **o: personalised(**{**o, "fraction": 1.0}, peers=1)])  # fmt: skip
+def test_a_cohort_without_examples_changes_nothing(make: Any) -> None:
+    data = points(VALUES)
+    data.clients["train"].size[:] = [0, 0, 0, 2]
+    done = run(data, quadratic(1.0, 0.5), make(fraction=0.0, **WORK), rounds=8, evaluate=["test"])
+    assert np.isfinite(done.history.column("test_loss")).all()
 
 
 @pytest.mark.parametrize(("make", "sent"), [(fedavg, 16), (scaffold, 32), (fedper, 8)])
@@ -235,6 +312,13 @@ def test_bytes_are_those_that_are_sent(make: Any, sent: int) -> None:
         (lambda: ifca(0), "clusters must be at least 1, but is 0"),
         (lambda: qfedavg(-1), "q must be at least 0"),
         (lambda: scaffold(optimizer="momentum"), "optimizer must be sgd with scaffold, but is 'momentum'"),
+        (lambda: fedrep(optimizer="adam"), "optimizer must be sgd where layers take turns"),
+        (lambda: fedprox(local=sgd(), lr=0.5), "local must be given alone, or by its arguments"),
+        (lambda: qfedavg(2.0, weighting=uniform), "weighting must be left alone with q-FedAvg"),
+        (lambda: private("output", corrected(sgd())), "local must be work without scaffold"),
+        (lambda: ditto(local=corrected(sgd())), "local must be work without scaffold"),
+        (lambda: personalised(weighting=fair()), "weighting must be one that makes a mean, but is 'fair'"),
+        (lambda: personalised(weighting=fair(), peers=2), "weighting must be one that makes a mean"),
     ],
 )
 def test_bad_arguments(make: Any, message: str) -> None:

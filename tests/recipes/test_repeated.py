@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from fedloom.errors import DivergedError
 from fedloom.recipes.repeated import apart, each, estimate, together
 from fedloom.recipes.series import Kept
 from fedloom.runs.experiment import Experiment
@@ -35,3 +36,8 @@ def test_seeds_with_splits_of_their_own_keep_users(algorithm: str) -> None:
         assert each(kept, f"last {read}_accuracy").shape == (2, 3)
     assert (len(columns.get("0 last mixing", ())) == 9) == (algorithm == "personalised")
     assert "1 last mixing" not in columns
+
+
+def test_a_seed_that_diverges_is_an_error_and_not_a_shorter_curve() -> None:
+    with pytest.raises(DivergedError, match="diverged"):
+        together(2)(TINY.replace(lr=1e30), None)

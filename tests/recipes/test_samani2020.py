@@ -6,7 +6,7 @@ from fedloom.recipes.series import Kept
 
 
 def test_every_data_set_has_every_method() -> None:
-    assert list(SAMANI2020.parts) == ["postures", "wisdm", "hapt", "cats-dogs"]
+    assert list(SAMANI2020.parts) == ["postures", "wisdm", "hapt", "cats-dogs", "rates"]
     names = {s.name for part in SETS for s in series(part).values()}
     assert len(names) == len(SETS) * len(METHODS) == 36
     e = series("wisdm")["personalised, std-dev"].experiment
@@ -37,3 +37,8 @@ def test_nothing_recorded_is_nothing_said() -> None:
     part = SAMANI2020.part("hapt")
     assert part.text(Found()) == ""
     assert not list(part.pictures(Found()))
+
+
+def test_learning_rates_are_told_of_what_was_tried() -> None:
+    kept = Kept("wisdm-rates", {"lr": [0.01, 0.03, 0.1], "validation_accuracy": [0.8, 0.82, 0.84]}, {})
+    assert "| WISDM | 80.00% | 82.00% | 84.00% |" in SAMANI2020.part("rates").text(Found(series={"wisdm-rates": kept}))

@@ -7,22 +7,35 @@ from quadratic import points, quadratic
 
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError
-from fedloom.local import sgd
+from fedloom.local import Local, ditto, private, sgd
 from fedloom.runs import fine_tune
 from fedloom.tasks import Variables
 
 VALUES = [4.0, -1.0, 2.0]
+LOCAL = sgd(lr=0.1, epochs=3, batch_size=None)
 
 
 @pytest.mark.parametrize("layout", [{}, {"lanes": 2, "devices": 1}])
 def test_every_user_goes_on_from_the_model(layout: dict[str, Any]) -> None:
     model = Variables({"body": {"w": jnp.float32(1.0)}, "output": {"w": jnp.float32(0.5)}}, {})
-    local = sgd(lr=0.1, epochs=3, batch_size=None)
-    users = fine_tune(points(VALUES), quadratic(), model, local, engine=compiled(**layout))
+    users = fine_tune(points(VALUES), quadratic(), model, LOCAL, engine=compiled(**layout))
     away = 1.5 - np.array(VALUES)
     assert users.last("client").tolist() == [0, 1, 2]
     np.testing.assert_allclose(users.last("before_loss"), 0.5 * away**2, rtol=1e-5)
     np.testing.assert_allclose(users.last("after_loss"), 0.5 * (away * 0.8**3) ** 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("work", [private("output", LOCAL), ditto(0.0, LOCAL)])
+def test_what_users_keep_begins_with_the_model_too(work: Local) -> None:
+    model = Variables({"body": {"w": jnp.float32(1.0)}, "output": {"w": jnp.float32(0.5)}}, {})
+    users = fine_tune(points(VALUES), quadratic(), model, work)
+    np.testing.assert_allclose(users.last("before_loss"), 0.5 * (1.5 - np.array(VALUES)) ** 2, rtol=1e-5)
+
+
+def test_a_model_for_each_is_refused() -> None:
+    models = Variables({"body": {"w": jnp.ones(3)}, "output": {"w": jnp.ones(3)}}, {})
+    with pytest.raises(ArgumentError, match="variables must be one model of quadratic, not one for each user"):
+        fine_tune(points(VALUES), quadratic(), models, LOCAL)
 
 
 def test_data_without_a_test_part_is_refused(generated: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 from quadratic import points, quadratic
 
 import fedloom as fl
+import fedloom.engines.keeping as keeping
 from fedloom.algorithms import fedavg, fedper, fedprox, personalised, qfedavg
 from fedloom.combine import by_loss, excluding
 from fedloom.data import FederatedData
@@ -116,3 +117,25 @@ def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
 def test_numbers_inside_local_work_and_weightings_are_swept(make: Any, axes: dict[str, list[float]]) -> None:
     runs = fl.sweep(points([4.0, -1.0]), quadratic(), make(), rounds=3, **axes)
     assert len({r.history.last("test_loss") for r in runs}) == 2
+
+
+def test_every_point_is_checked_before_any_runs() -> None:
+    seen: list[object] = []
+    with pytest.raises(ArgumentError, match=r"fraction must be enough for 2 of 4 users to meet, but is 0\.1"):
+        fl.sweep(points([1.0] * 4), quadratic(), fl.personalised(), fraction=[1.0, 0.1], rounds=1,
+                 watch=seen.append)  # type: ignore[arg-type]  # fmt: skip
+    assert not seen
+    with pytest.raises(ArgumentError, match="exclude must be numbers, to be swept"):
+        fl.sweep(points([1.0] * 4), quadratic(), fl.fedavg(weighting=excluding(1.0)), exclude=[1.0, None], rounds=1)  # type: ignore[list-item]
+
+
+def test_members_that_kept_more_or_less_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "ROOM", 0)
+    data, algorithm = points([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), fl.scaffold(fraction=0.25, epochs=2)
+    whole = fl.sweep(data, quadratic(), algorithm, seeds=4, rounds=5)
+    fl.sweep(data, quadratic(), algorithm, seeds=4, rounds=2, directory=tmp_path)
+    rest = fl.sweep(
+        data, quadratic(), algorithm, seeds=4, rounds=5, directory=tmp_path, engine=fl.engines.compiled(lanes=2)
+    )
+    for a, b in zip(whole, rest, strict=True):
+        np.testing.assert_allclose(a.history.column("test_loss"), b.history.column("test_loss"), rtol=1e-4)

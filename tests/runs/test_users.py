@@ -8,7 +8,7 @@ from quadratic import points, quadratic
 from fedloom.algorithms import ditto, fedavg, ifca, local_only, personalised, scaffold
 from fedloom.combine import uniform
 from fedloom.engines import compiled
-from fedloom.errors import ArgumentError, FedloomError, UnknownName
+from fedloom.errors import ArgumentError, DivergedError, FedloomError, UnknownName
 from fedloom.runs import load, run, sweep
 from fedloom.runs.users import Users, bands, mixing, summary, violins
 from fedloom.tasks import logistic
@@ -125,3 +125,11 @@ def test_figures_of_nothing() -> None:
         mixing(users)
     with pytest.raises(UnknownName, match="after_loss"):
         users.last("before_loss")
+
+
+def test_a_diverged_run_forgets_the_round_that_broke(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(DivergedError):
+            run(points(VALUES), quadratic(), fedavg(fraction=1.0, lr=1e25, epochs=3), rounds=3, users=True,
+                evaluate=["test"], directory=tmp_path / "run")  # fmt: skip
+    assert len(load(tmp_path / "run").users) == 0
