@@ -16,9 +16,9 @@ from jax.sharding import PartitionSpec as P
 import fedloom.engines.devices as machine
 from fedloom.algorithms.clustered import Clustered, ClusterState
 from fedloom.combine.replies import Replies
-from fedloom.engines.lanes import work_through
+from fedloom.engines.lanes import Total, work_through
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, lasts, sometimes, together
+from fedloom.engines.program import SCHEDULE, Program, Rounds, lasts, observed, sometimes, together
 from fedloom.engines.readings import judged
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
@@ -93,6 +93,63 @@ def _choices(task: Task, plan: Plan, view: View, models: Variables) -> Int[Array
     return done
 
 
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of all experiments, as functions of what is on the devices; the arguments are those of
+    :func:`_advance`.
+    """
+
+    task: Task
+    plan: Plan
+    algorithm: Clustered
+    view: View
+    test: dict[str, View]
+    seeds: Array
+
+    def __call__(self, state: ClusterState, coming: tuple[Array, Array]) -> tuple[ClusterState, Rounds]:
+        """The state after it, and what it did: each device's clients choose and work, then all add up what they have,
+        by cluster.
+        """
+        plan, (cohort, last) = self.plan, (coming[0][:, 0], coming[1])
+        choose = lambda models, clients: nearest(self.task, plan, self.view, models, clients)  # noqa: E731
+        choice = jax.vmap(choose)(state.variables, cohort)
+        did, _ = work_through(
+            self.task, plan, self.algorithm, self.view, state.sent, self.seeds, state.round, cohort, which=choice
+        )
+        mean, computed = self.averaged(did, cohort, choice)
+        everybody, chose = together(plan, (cohort, choice))
+        put = lambda old, who, new: old.at[jnp.where(who >= 0, who, len(old))].set(new, mode="drop")  # noqa: E731
+        models = jax.tree.map(jnp.add, state.variables, mean)
+        ahead = ClusterState(models, jax.vmap(put)(state.choice, everybody, chose), state.round + 1)
+        own = jax.tree.map(lambda a: jax.vmap(lambda a, c: a[c])(a, choice), state.variables)
+        measure = partial(self.measured, own, did.update, cohort)
+        seen = together(plan, sometimes(last, lambda: observed(self.test, cohort, measure))) if self.test else {}
+        return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, seen)
+
+    def averaged(self, did: Total, cohort: Int[Array, "X m"], choice: Int[Array, "X m"]) -> tuple[Variables, Array]:
+        """The mean update of each cluster, nothing where nobody chose it; and how many steps were computed."""
+        sizes = jnp.where(cohort >= 0, self.view.size[cohort], 0).astype(jnp.float32)
+        weigh = lambda a, told: a.weighting.weigh(told)  # noqa: E731
+        weights = jnp.where(cohort >= 0, jax.vmap(weigh)(self.algorithm, Replies(sizes, cohort >= 0, {})), 0)
+        shares = weights[..., None] * (choice[..., None] == jnp.arange(self.algorithm.clusters))
+        sums = jax.tree.map(lambda u: jnp.einsum("xmc,xm...->xc...", shares, u), did.update)
+        found = (sums, shares.sum(1), did.computed)
+        sums, total, computed = lax.psum(found, machine.AXIS) if self.plan.mesh.size > 1 else found
+        somebody = jnp.where(total > 0, total, 1)
+        return jax.tree.map(lambda a: jax.vmap(jax.vmap(jnp.divide))(a, somebody), sums), computed
+
+    def measured(
+        self, own: Variables, update: Variables, cohort: Int[Array, "X m"], view: View, moment: str
+    ) -> dict[str, Array]:
+        """Metric → its mean over each client's examples, of the model that it chose, before or after its work."""
+        clients = jnp.maximum(cohort, 0)
+        models = own if moment == "before" else jax.tree.map(jnp.add, own, update)
+        given = (models, view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0))
+        of = lambda one: judged(self.task, view, *one)  # noqa: E731
+        found: dict[str, Array] = jax.vmap(lambda *a: lax.map(of, a, batch_size=self.plan.at_once))(*given)
+        return found
+
+
 @partial(jax.jit, static_argnames=("task", "plan"))
 def _advance(
     task: Task,
@@ -104,52 +161,12 @@ def _advance(
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
 ) -> tuple[ClusterState, Rounds]:
-    """Rounds in one program: each device's clients choose and work, then all add up what they have, by cluster."""
-    clusters = algorithm.clusters
-
-    def observed(test: dict[str, View], before: Variables, update: Variables, cohort: Array) -> dict[str, Array]:
-        """Who took part, and how each did on test data before and after its work."""
-        clients, seen = jnp.maximum(cohort, 0), {"client": cohort}
-        models = {"before": before, "after": jax.tree.map(jnp.add, before, update)}
-        for name, part, moment in SEEN:
-            if part in test:
-                view = test[part]
-                of = lambda given, view=view: judged(task, view, *given)  # noqa: E731
-                given = (models[moment], view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0))
-                values = jax.vmap(lambda *a, of=of: lax.map(of, a, batch_size=plan.at_once))(*given)
-                seen |= {f"{name}_{metric}": value for metric, value in values.items()}
-        return seen
+    """Rounds in one program."""
 
     def rounds(
         algorithm: Clustered, view: View, test: dict[str, View], state: ClusterState, seeds: Array, schedule: Array
     ) -> tuple[ClusterState, Rounds]:
-        def one(state: ClusterState, coming: tuple[Array, Array]) -> tuple[ClusterState, Rounds]:
-            cohort, last = coming[0][:, 0], coming[1]
-            choice = jax.vmap(lambda models, clients: nearest(task, plan, view, models, clients))(
-                state.variables, cohort
-            )
-            did, _ = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, cohort, which=choice)
-            told = Replies(jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32), cohort >= 0, {})
-            weights = jnp.where(told.present, jax.vmap(lambda a, r: a.weighting.weigh(r))(algorithm, told), 0)
-            shares = weights[..., None] * (choice[..., None] == jnp.arange(clusters))
-            sums = jax.tree.map(lambda u: jnp.einsum("xmc,xm...->xc...", shares, u), did.update)
-            total, computed = shares.sum(1), did.computed
-            if plan.mesh.size > 1:
-                sums, total, computed = lax.psum((sums, total, computed), machine.AXIS)
-            over = jax.vmap(jax.vmap(jnp.divide))
-            mean = jax.tree.map(lambda a: over(a, jnp.maximum(total, jnp.finfo(jnp.float32).tiny)), sums)
-            everybody, chose = together(plan, (cohort, choice))
-            put = lambda old, who, new: old.at[jnp.where(who >= 0, who, len(old))].set(new, mode="drop")  # noqa: E731
-            ahead = ClusterState(
-                jax.tree.map(jnp.add, state.variables, mean),
-                jax.vmap(put)(state.choice, everybody, chose),
-                state.round + 1,
-            )
-            own = jax.tree.map(lambda a: jax.vmap(lambda a, c: a[c])(a, choice), state.variables)
-            see = lambda: observed(test, own, did.update, cohort)  # noqa: E731
-            seen = together(plan, sometimes(last, see)) if test else {}
-            return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, seen)
-
+        one = Round(task, plan, algorithm, view, test, seeds)
         return lax.scan(one, state, (schedule, lasts(schedule)))
 
     done: tuple[ClusterState, Rounds] = machine.on_each(plan.mesh, rounds, *5 * [P()], SCHEDULE)(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,11 +14,11 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
-from fedloom.combine.replies import Reading, Replies
+from fedloom.combine.replies import Replies
 from fedloom.engines.lanes import work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, SEEN, Program, Rounds, lasts, sometimes
+from fedloom.engines.program import SCHEDULE, Program, Rounds, lasts, observed, sometimes
 from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import each
@@ -69,6 +68,86 @@ class Peers(Program):
         return Everyone(self.store.resident.columns, kept.rows, kept.owner)
 
 
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of all experiments, as functions of what is on the devices.
+
+    Arguments:
+        task, plan: what is learned, and how it is laid out.
+        m: how many users take part.
+        algorithm, view, test, examples, seeds: what :func:`_advance` was given.
+    """
+
+    task: Task
+    plan: Plan
+    m: int
+    algorithm: Personalised
+    view: View
+    test: dict[str, View]
+    examples: dict[str, Everyone | View]
+    seeds: Array
+
+    def __call__(self, state: PeerState, coming: tuple[Array, Array]) -> tuple[PeerState, Rounds]:
+        """The state after it, and what it did: each device trains its part of the users, all learn what they made,
+        and mix.
+        """
+        (mine, last), users = (coming[0][:, 0], coming[1]), len(self.view.size)
+        update, present, computed = self.trained(state, mine)
+        after = replace(state, variables=jax.tree.map(jnp.add, state.variables, update))
+        sizes = jnp.broadcast_to(self.view.size.astype(jnp.float32), present.shape)
+        told = Replies(sizes, present, {}, round=state.round)
+        pick = lambda a, seed, told, x: a.mixer.pick(stream(seed, PEERS, told.round), told, self.m, x)  # noqa: E731
+        who = jax.vmap(pick)(self.algorithm, self.seeds, told, after.variables)
+        told = replace(told, readings=self.read(state.variables, after.variables, who))
+        exchange = lambda a, s, replies, x, w: a.exchanged(s, replies, x, w)  # noqa: E731
+        ahead = jax.vmap(exchange)(self.algorithm, state, told, after.variables, who)
+        norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
+        seen = sometimes(last, lambda: self.seen(state, after, told, who)) if self.test else {}
+        return ahead, Rounds(norm, computed, seen)
+
+    def trained(self, state: PeerState, mine: Int[Array, "X m"]) -> tuple[Variables, Array, Array]:
+        """What all users learned, who took part, and how many steps were computed."""
+        users = len(self.view.size)
+        aside = jax.vmap(lambda a, s: a.told(s, jnp.asarray(self.view.size)))(self.algorithm, state)
+        sent = Sent(state.variables, aside)
+        did, _ = work_through(
+            self.task, self.plan, self.algorithm, self.view, sent, self.seeds, state.round, mine, which=mine
+        )
+        at = jnp.where(mine >= 0, mine, users)
+        put = jax.vmap(lambda a, new, at: jnp.zeros_like(a).at[at].set(new, mode="drop"))
+        update = jax.tree.map(lambda a, u: put(a, u, at), state.variables, did.update)
+        present = jax.vmap(lambda at: jnp.zeros(users).at[at].set(1, mode="drop"))(at)
+        found = (update, present, did.computed)
+        update, present, computed = lax.psum(found, machine.AXIS) if self.plan.mesh.size > 1 else found
+        return update, present > 0, computed
+
+    def read(self, before: Variables, after: Variables, who: Array | None) -> dict[str, Array]:
+        """A of every reading, or the part of it that users ask for; what is judged on the same part at the same moment
+        is judged once.
+        """
+        found, needs = {}, self.algorithm.readings
+        for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
+            models, given = after if moment == "after" else before, self.examples[part]
+            if isinstance(given, Everyone):
+                found[part, moment] = pairs(self.task, self.plan, given, models, len(self.view.size))
+            elif who is not None:
+                found[part, moment] = among(self.task, self.plan, given, models, who)
+        return {need.name: found[need.part, need.moment][need.metric] for need in needs}
+
+    def seen(self, before: PeerState, after: PeerState, told: Replies, who: Array | None) -> dict[str, Array]:
+        """Who took part, how each did on test data before and after its work, and how they mixed."""
+        users = len(self.view.size)
+
+        def measure(view: View, moment: str) -> dict[str, Array]:
+            sums = each(self.task, self.plan, self.algorithm, view, before if moment == "before" else after)
+            return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+
+        found = observed(self.test, jnp.where(told.present, jnp.arange(users), -1), measure)
+        if users <= SHOWN:
+            found["mixing"] = jax.vmap(lambda a, replies, w: a.mixer.matrix(replies, w))(self.algorithm, told, who)
+        return found
+
+
 @partial(jax.jit, static_argnames=("task", "plan", "m"))
 def _advance(
     task: Task,
@@ -82,45 +161,7 @@ def _advance(
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
 ) -> tuple[PeerState, Rounds]:
-    """Rounds in one program: each device trains its part of the users, all learn what they made, and mix."""
-    users = len(view.size)
-
-    def read(
-        needs: Sequence[Reading],
-        examples: dict[str, Everyone | View],
-        before: Variables,
-        after: Variables,
-        who: Array | None,
-    ) -> dict[str, Array]:
-        """A of every reading, or the part of it that users ask for; what is judged on the same part at the same moment
-        is judged once.
-        """
-        found = {}
-        for part, moment in dict.fromkeys((need.part, need.moment) for need in needs):
-            models, given = after if moment == "after" else before, examples[part]
-            if isinstance(given, Everyone):
-                found[part, moment] = pairs(task, plan, given, models, users)
-            elif who is not None:
-                found[part, moment] = among(task, plan, given, models, who)
-        return {need.name: found[need.part, need.moment][need.metric] for need in needs}
-
-    def observed(
-        test: dict[str, View],
-        algorithm: Personalised,
-        before: PeerState,
-        after: PeerState,
-        told: Replies,
-        who: Array | None,
-    ) -> dict[str, Array]:
-        """Who took part, how each did on test data before and after its work, and how they mixed."""
-        seen = {"client": jnp.where(told.present, jnp.arange(users), -1)}
-        for name, part, moment in SEEN:
-            if part in test:
-                sums = each(task, plan, algorithm, test[part], before if moment == "before" else after)
-                seen |= {f"{name}_{m}": value / sums["count"] for m, value in sums.items() if m != "count"}
-        if users <= SHOWN:
-            seen["mixing"] = jax.vmap(lambda a, replies, w: a.mixer.matrix(replies, w))(algorithm, told, who)
-        return seen
+    """Rounds in one program."""
 
     def rounds(
         algorithm: Personalised,
@@ -131,36 +172,7 @@ def _advance(
         seeds: Array,
         schedule: Array,
     ) -> tuple[PeerState, Rounds]:
-        def one(state: PeerState, coming: tuple[Array, Array]) -> tuple[PeerState, Rounds]:
-            mine, last = coming[0][:, 0], coming[1]
-            aside = jax.vmap(lambda a, s: a.told(s, jnp.asarray(view.size)))(algorithm, state)
-            sent = Sent(state.variables, aside)
-            did, _ = work_through(task, plan, algorithm, view, sent, seeds, state.round, mine, which=mine)
-            at = jnp.where(mine >= 0, mine, users)
-            update = jax.tree.map(
-                lambda a, u: jax.vmap(lambda a, u, at: jnp.zeros_like(a).at[at].set(u, mode="drop"))(a, u, at),
-                state.variables,
-                did.update,
-            )
-            present = jax.vmap(lambda at: jnp.zeros(users).at[at].set(1, mode="drop"))(at)
-            computed = did.computed
-            if plan.mesh.size > 1:
-                update, present, computed = lax.psum((update, present, computed), machine.AXIS)
-            trained = jax.tree.map(jnp.add, state.variables, update)
-            sizes = jnp.broadcast_to(view.size.astype(jnp.float32), present.shape)
-            told = Replies(sizes, present > 0, {}, round=state.round)
-            who = jax.vmap(lambda a, seed, told, x: a.mixer.pick(stream(seed, PEERS, told.round), told, m, x))(
-                algorithm, seeds, told, trained
-            )
-            told = replace(told, readings=read(algorithm.readings, examples, state.variables, trained, who))
-            ahead = jax.vmap(lambda a, s, replies, x, w: a.exchanged(s, replies, x, w))(
-                algorithm, state, told, trained, who
-            )
-            norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
-            after = replace(state, variables=trained)
-            seen = sometimes(last, lambda: observed(test, algorithm, state, after, told, who)) if test else {}
-            return ahead, Rounds(norm, computed, seen)
-
+        one = Round(task, plan, m, algorithm, view, test, examples, seeds)
         return lax.scan(one, state, (schedule, lasts(schedule)))
 
     done: tuple[PeerState, Rounds] = machine.on_each(plan.mesh, rounds, *6 * [P()], SCHEDULE)(

@@ -171,7 +171,8 @@ def _advance(
                 worked = Worked(algorithm.local, state.variables, kept or {}, mine.update, keeps)
                 mine = weighed(task, plan, algorithm, view, judged, worked, mine, state.round, cohort)
             if plan.observed:
-                seen = together(plan, sometimes(last, lambda: observed(task, plan, judged, worked, cohort)))
+                measure = lambda view, moment: measured(task, plan, view, worked, cohort, moment)  # noqa: E731
+                seen = together(plan, sometimes(last, lambda: observed(judged, cohort, measure)))
             total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
             if state.kept is not None:
                 state = replace(state, kept=returned(state.kept, *together(plan, (cohort, keeps))))
@@ -207,14 +208,13 @@ def together(plan: Plan, mine: T) -> T:
 
 
 def observed(
-    task: Task, plan: Plan, judged: dict[str, View], worked: Worked, cohort: Int[Array, "X m"]
+    test: dict[str, View], client: Int[Array, "X m"], measure: Callable[[View, str], dict[str, Array]]
 ) -> dict[str, Array]:
-    """Who took part, and how each did on its own test data before and after its work."""
-    seen = {"client": cohort}
+    """Who took part, and what is measured of each on each part and of each moment's model that there is to see."""
+    seen = {"client": client}
     for name, part, moment in SEEN:
-        if part in judged:
-            values = measured(task, plan, judged[part], worked, cohort, moment)
-            seen |= {f"{name}_{metric}": value for metric, value in values.items()}
+        if part in test:
+            seen |= {f"{name}_{metric}": value for metric, value in measure(test[part], moment).items()}
     return seen
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedloom.local.messages import Reply, Sent
@@ -103,9 +105,25 @@ class Local:
         """How many examples one step computes on, for clients of these sizes."""
         raise NotImplementedError
 
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
+        """How many steps a client with n examples takes."""
+        raise NotImplementedError
+
+    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+        """How often the optimiser of a client with n examples moves."""
+        raise NotImplementedError
+
     def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
         """The learning rate of a round."""
         raise NotImplementedError
+
+    def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """How many steps a client has taken before a round, where its epochs go on from round to round; else 0."""
+        return jnp.zeros_like(round)
+
+    def ordered(self, round: Int[Array, ""]) -> Int[Array, ""]:
+        """The round whose order of examples a round uses: 0 where epochs go on from round to round, else its own."""
+        return round
 
     def accumulates(self, rows: int, largest: int) -> bool:
         """Whether the gradient of one batch is summed over several steps."""
@@ -123,21 +141,21 @@ class Local:
         """
         raise NotImplementedError
 
-    def keeps(self, variables: Variables) -> Kept:
+    def keeps(self, variables: Variables) -> Kept:  # noqa: ARG002
         """What a client keeps from one round to the next, by name, before its first; nothing for most."""
-        raise NotImplementedError
+        return {}
 
-    def tells(self, variables: Variables) -> dict[str, PyTree]:
+    def tells(self, variables: Variables) -> dict[str, PyTree]:  # noqa: ARG002
         """What clients are told beside the model, by name, before the first round; nothing for most."""
-        raise NotImplementedError
+        return {}
 
-    def hides(self, variables: Variables) -> dict[str, Array]:
+    def hides(self, variables: Variables) -> dict[str, Array]:  # noqa: ARG002
         """What of a model never leaves a client, by name; nothing for most."""
-        raise NotImplementedError
+        return {}
 
-    def model(self, variables: Variables, kept: Kept) -> Variables:
+    def model(self, variables: Variables, kept: Kept) -> Variables:  # noqa: ARG002
         """The model that a client uses, of what it was sent and what it keeps."""
-        raise NotImplementedError
+        return variables
 
     def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
         """A client's work, not begun."""
@@ -166,26 +184,9 @@ class Local:
 
     def check(self, variables: Variables) -> None:
         """Raise an :class:`ArgumentError` if it cannot work on such a model."""
-        raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
         """What it is made of, by name."""
-        raise NotImplementedError
-
-    def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
-        """How many steps a client has taken before a round, where its epochs go on from round to round; else 0."""
-        raise NotImplementedError
-
-    def ordered(self, round: Int[Array, ""]) -> Int[Array, ""]:
-        """The round whose order of examples a round uses: 0 where epochs go on from round to round, else its own."""
-        raise NotImplementedError
-
-    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
-        """How many steps a client with n examples takes."""
-        raise NotImplementedError
-
-    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
-        """How often the optimiser of a client with n examples moves."""
         raise NotImplementedError
 
 
@@ -194,97 +195,10 @@ class Around(Local):
 
     inner: Local
 
-    lr = property(lambda self: self.inner.lr)
-    decay = property(lambda self: self.inner.decay)
-    epochs = property(lambda self: self.inner.epochs)
-    batch_size = property(lambda self: self.inner.batch_size)
-    passes = property(lambda self: self.inner.passes)
-    personal = property(lambda self: self.inner.personal)
-    corrected = property(lambda self: self.inner.corrected)
-
-    def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
-        """The inner one's."""
-        return self.inner.rows(sizes)
-
-    def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
-        """The inner one's."""
-        return self.inner.rate(round)
-
-    def accumulates(self, rows: int, largest: int) -> bool:
-        """The inner one's."""
-        return self.inner.accumulates(rows, largest)
-
-    def still(self, work: Work) -> bool:
-        """The inner one's."""
-        return self.inner.still(work)
-
-    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
-        """The inner one's."""
-        return self.inner.steps(n, rows)
-
-    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
-        """The inner one's."""
-        return self.inner.moves(n)
-
-    def begun(self, round: Int[Array, ""]) -> Int[Array, ""]:
-        """The inner one's."""
-        return self.inner.begun(round)
-
-    def ordered(self, round: Int[Array, ""]) -> Int[Array, ""]:
-        """The inner one's."""
-        return self.inner.ordered(round)
-
-    def batch(
-        self, step: Int[Array, ""], n: Int[Array, ""], key: UInt32[Array, 2], rows: int
-    ) -> tuple[Int[Array, " rows"], Float[Array, " rows"], Turn]:
-        """The inner one's."""
-        return self.inner.batch(step, n, key, rows)
-
-    def keeps(self, variables: Variables) -> Kept:
-        """The inner one's."""
-        return self.inner.keeps(variables)
-
-    def tells(self, variables: Variables) -> dict[str, PyTree]:
-        """The inner one's."""
-        return self.inner.tells(variables)
-
-    def hides(self, variables: Variables) -> dict[str, Array]:
-        """The inner one's."""
-        return self.inner.hides(variables)
-
-    def model(self, variables: Variables, kept: Kept) -> Variables:
-        """The inner one's."""
-        return self.inner.model(variables, kept)
-
-    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
-        """The inner one's."""
-        return self.inner.start(sent, kept, lr, accumulates)
-
-    def step(
-        self,
-        task: Task,
-        work: Work,
-        batch: Batch,
-        share: Float[Array, " rows"],
-        turn: Turn,
-        lr: Scalar,
-        key: Key[Array, ""],
-    ) -> Work:
-        """The inner one's."""
-        return self.inner.step(task, work, batch, share, turn, lr, key)
-
-    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
-        """The inner one's."""
-        return self.inner.finish(work, sent, kept, n, lr)
-
     def checked(self) -> Self:
         """The same, if the inner one's numbers can be used."""
         self.inner.checked()
         return self
-
-    def check(self, variables: Variables) -> None:
-        """What the inner one needs."""
-        self.inner.check(variables)
 
     def describe(self) -> dict[str, Any]:
         """What the inner one is made of, and what is around what."""
@@ -294,3 +208,27 @@ class Around(Local):
     def called(self) -> str:
         """What it is called, with its numbers."""
         raise NotImplementedError
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    """A method that is the inner one's."""
+
+    def forward(self: Around, *given: Any) -> Any:
+        return getattr(self.inner, name)(*given)
+
+    forward.__doc__, forward.__name__ = "The inner one's.", name
+    return forward
+
+
+def _attribute(name: str) -> property:
+    """An attribute that is the inner one's."""
+    return property(lambda self: getattr(self.inner, name))
+
+
+for _name in ("lr", "decay", "epochs", "batch_size", "passes", "personal", "corrected"):
+    setattr(Around, _name, _attribute(_name))
+for _name in (
+    "rows", "steps", "moves", "rate", "begun", "ordered", "accumulates", "still", "batch", "keeps", "tells", "hides",
+    "model", "start", "step", "finish", "check",
+):  # fmt: skip
+    setattr(Around, _name, _forwarded(_name))

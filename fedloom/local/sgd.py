@@ -125,22 +125,6 @@ class Sgd(Local):
         """Whether a step in which no example has a share changes nothing."""
         return self.scales_loss and not jax.tree.leaves(work.variables.state) and not work.pulls
 
-    def keeps(self, variables: Variables) -> Kept:  # noqa: ARG002
-        """Nothing."""
-        return {}
-
-    def tells(self, variables: Variables) -> dict[str, PyTree]:  # noqa: ARG002
-        """Nothing."""
-        return {}
-
-    def hides(self, variables: Variables) -> dict[str, Array]:  # noqa: ARG002
-        """Nothing."""
-        return {}
-
-    def model(self, variables: Variables, kept: Kept) -> Variables:  # noqa: ARG002
-        """What it was sent."""
-        return variables
-
     def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:  # noqa: ARG002
         """A client's work, not begun."""
         variables = sent.variables
@@ -215,9 +199,6 @@ class Sgd(Local):
         whole = batch_size is None and self.period is not None
         require(not whole, "batch_size", "a number with a period, which counts minibatches", batch_size)
         return self
-
-    def check(self, variables: Variables) -> None:
-        """Any model will do."""
 
 
 def sgd(

@@ -30,6 +30,10 @@ def models(data: FederatedData, algorithm: Any, layout: dict[str, Any], rounds: 
     return jax.tree.map(np.asarray, member(program.advance(program.init(), 0, rounds)[0], 0).variables.params)
 
 
+def told(there: jax.Array) -> Replies:
+    return Replies(jnp.ones(len(there)), there, {})
+
+
 def stack(*points: float) -> Variables:
     return Variables({"w": jnp.array(points)[:, None]}, {})
 
@@ -71,9 +75,9 @@ def test_each_mix_is_of_those_that_were_picked(validated: Make, by: str, layout:
 
 def test_the_nearest_are_the_nearest() -> None:
     mixer, there = neighbours(uniform, peers=1, by="nearest"), jnp.ones(4, bool)
-    who = mixer.pick(jax.random.key(0), there, 4, stack(0.0, 1.0, 5.0, 7.0))
+    who = mixer.pick(jax.random.key(0), told(there), 4, stack(0.0, 1.0, 5.0, 7.0))
     assert who.tolist() == [[0, 1], [1, 0], [2, 3], [3, 2]]
-    away = mixer.pick(jax.random.key(0), there.at[1].set(False), 3, stack(0.0, 1.0, 5.0, 7.0))
+    away = mixer.pick(jax.random.key(0), told(there.at[1].set(False)), 3, stack(0.0, 1.0, 5.0, 7.0))
     assert away.tolist()[0] == [0, 2]
     np.testing.assert_allclose(distances(stack(0.0, 3.0), jnp.ones(2, bool)), [[np.inf, 9], [9, np.inf]])
 
@@ -82,7 +86,7 @@ def test_others_are_drawn_from_those_present_and_anew() -> None:
     mixer, there = neighbours(uniform, peers=2), jnp.array([True, False, True, True, False, True])
     seen = set()
     for key in range(20):
-        who = np.asarray(mixer.pick(jax.random.key(key), there, 4, stack(*range(6))))
+        who = np.asarray(mixer.pick(jax.random.key(key), told(there), 4, stack(*range(6))))
         assert (who[:, 0] == np.arange(6)).all()
         for user in (0, 2, 3, 5):
             others = set(who[user, 1:].tolist())
