@@ -161,8 +161,8 @@ def differences(there: Mapping[str, Kept]) -> str:
     for moment, method, other in PAIRED:
         if method in there and other in there:
             mine, theirs = (np.nanmean(each(there[m], f"last {moment}_accuracy"), axis=1) for m in (method, other))
-            told.append(f"{method} against {other}, {READ[moment]}, {estimate(list(mine - theirs)).points}")
-    return f"Differences in points, paired by seed, with 95 % intervals: {'; '.join(told)}." if told else ""
+            told.append(f"- {method} against {other}, {READ[moment]}: {estimate(list(mine - theirs)).points}")
+    return "\n".join(["Differences in points, paired by seed, with 95 % intervals:", "", *told]) if told else ""
 
 
 def worst(values: np.ndarray) -> float:
