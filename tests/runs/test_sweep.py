@@ -131,11 +131,11 @@ def test_every_point_is_checked_before_any_runs() -> None:
 
 def test_members_that_kept_more_or_less_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "ROOM", 0)
-    data, algorithm = points([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), fl.scaffold(fraction=0.25, epochs=2)
-    whole = fl.sweep(data, quadratic(), algorithm, seeds=4, rounds=5)
-    fl.sweep(data, quadratic(), algorithm, seeds=4, rounds=2, directory=tmp_path)
+    data, algorithm = points([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), fl.scaffold(fraction=0.25, epochs=1)
+    whole = fl.sweep(data, quadratic(), algorithm, seeds=2, rounds=3)
+    fl.sweep(data, quadratic(), algorithm, seeds=2, rounds=1, directory=tmp_path)
     rest = fl.sweep(
-        data, quadratic(), algorithm, seeds=4, rounds=5, directory=tmp_path, engine=fl.engines.compiled(lanes=2)
+        data, quadratic(), algorithm, seeds=2, rounds=3, directory=tmp_path, engine=fl.engines.compiled(lanes=2)
     )
     for a, b in zip(whole, rest, strict=True):
         np.testing.assert_allclose(a.history.column("test_loss"), b.history.column("test_loss"), rtol=1e-4)

@@ -15,7 +15,7 @@ from fedloom.tasks import logistic
 
 VALUES = [4.0, -1.0, 2.0, 0.5]
 WORK = {"lr": 0.1, "epochs": 3, "batch_size": None}
-LAYOUTS: list[dict[str, Any]] = [{}, {"devices": 1}, {"lanes": 2, "devices": 1}]
+LAYOUTS: list[dict[str, Any]] = [{}, {"lanes": 2, "devices": 1}]
 LEFT = 0.8**3  # of the way to x, after three steps of lr 0.1 along two numbers
 
 
