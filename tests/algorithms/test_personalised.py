@@ -32,8 +32,7 @@ def close(a: Any, b: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-5), a, b)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("weighting", [uniform, by_size])
+@pytest.mark.parametrize(("weighting", "layout"), [(uniform, LAYOUTS[0]), (by_size, LAYOUTS[1])])
 def test_everybodys_plain_average_is_the_servers(generated: Make, weighting: Any, layout: dict[str, Any]) -> None:
     data = generated([30, 12, 21, 9, 15])
     own = models(data, personalised(fraction=1.0, weighting=weighting, batch_size=4, epochs=2), 3, layout)
@@ -55,8 +54,10 @@ def test_local_only_is_as_many_runs_as_there_are_users(generated: Make, layout: 
         )
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("rule", [by_accuracy(), by_loss(0.5), excluding(0.5, among=by_size)], ids=["a", "l", "x"])
+@pytest.mark.parametrize(
+    ("rule", "layout"),
+    [(by_accuracy(), LAYOUTS[0]), (by_loss(0.5), LAYOUTS[1]), (excluding(0.5, among=by_size), LAYOUTS[0])],
+)
 def test_each_users_mix_is_made_of_what_it_reads(validated: Make, rule: Any, layout: dict[str, Any]) -> None:
     data = validated([30, 12, 21, 9, 15])
     local = {"batch_size": 4, "epochs": 2}

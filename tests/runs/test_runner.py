@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -16,11 +17,13 @@ import pytest
 
 import fedloom as fl
 import fedloom.runs.runner as runner
+from fedloom.algorithms import Kept, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Program
 from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName
 from fedloom.runs import checkpoint
-from fedloom.runs.runner import Settings
+from fedloom.runs.runner import Settings, evened
+from fedloom.tasks import Variables
 from fedloom.trees import flatten
 
 Make = Callable[..., FederatedData]
@@ -251,3 +254,11 @@ def test_experiments_that_stopped_leave_the_program(
     assert raced[0].stopped == "overtaken by others"
     assert raced[2].history.last("test_loss") == pytest.approx(whole[2].history.last("test_loss"), rel=1e-5)
     assert raced[2].history.last("steps") == whole[2].history.last("steps")
+
+
+def test_members_that_kept_more_or_less_go_on_together() -> None:
+    """Rows that a member lacks are as its first, which is what everybody begins with."""
+    kept = [Kept(np.zeros(4, np.int32), {"c": np.arange(1.0, many)}) for many in (3, 5)]
+    states = [ServerState(Variables({}, {}), (), np.int32(0), {}, k) for k in kept]
+    assert [s.kept.rows["c"].tolist() for s in evened(states) if s.kept] == [[1, 2, 1, 1], [1, 2, 3, 4]]
+    assert evened([replace(states[0], kept=None)])[0].kept is None

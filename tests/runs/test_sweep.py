@@ -7,7 +7,6 @@ import pytest
 from quadratic import points, quadratic
 
 import fedloom as fl
-import fedloom.engines.keeping as keeping
 from fedloom.algorithms import fedavg, fedper, fedprox, personalised, qfedavg
 from fedloom.combine import by_loss, excluding
 from fedloom.data import FederatedData
@@ -127,15 +126,3 @@ def test_every_point_is_checked_before_any_runs() -> None:
     assert not seen
     with pytest.raises(ArgumentError, match="exclude must be numbers, to be swept"):
         fl.sweep(points([1.0] * 4), quadratic(), fl.fedavg(weighting=excluding(1.0)), exclude=[1.0, None], rounds=1)  # type: ignore[list-item]
-
-
-def test_members_that_kept_more_or_less_go_on_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "ROOM", 0)
-    data, algorithm = points([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), fl.scaffold(fraction=0.25, epochs=1)
-    whole = fl.sweep(data, quadratic(), algorithm, seeds=2, rounds=3)
-    fl.sweep(data, quadratic(), algorithm, seeds=2, rounds=1, directory=tmp_path)
-    rest = fl.sweep(
-        data, quadratic(), algorithm, seeds=2, rounds=3, directory=tmp_path, engine=fl.engines.compiled(lanes=2)
-    )
-    for a, b in zip(whole, rest, strict=True):
-        np.testing.assert_allclose(a.history.column("test_loss"), b.history.column("test_loss"), rtol=1e-4)
