@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
@@ -78,6 +79,15 @@ def names(tree: PyTree) -> list[str]:
     """
     paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(tree))
     return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+
+
+def is_named(name: str, *patterns: str) -> bool:
+    """Whether a part of a dotted name is like one of some patterns, in which ``*`` stands for anything.
+
+    >>> is_named("params.norm1.scale", "norm*"), is_named("params.hidden.w", "norm*", "output")
+    (True, False)
+    """
+    return any(fnmatchcase(part, pattern) for part in name.split(".") for pattern in patterns)
 
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:

@@ -19,7 +19,6 @@ It is learned in steps, with what neighbours found of whom both know: Π_k(Ω_i)
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,7 +32,7 @@ from fedloom.local.related import SLOPE, STRENGTH, Related
 from fedloom.mixing import Gossip, Mixer, Topology, personal
 from fedloom.mixing import topology as along
 from fedloom.tasks.task import Variables
-from fedloom.trees import names, record, static
+from fedloom.trees import is_named, names, record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -82,7 +81,7 @@ class MultiTask(Personalised):
 
     def is_output(self, name: str) -> bool:
         """Whether a parameter is of the output layer."""
-        return any(fnmatchcase(part, self.output) for part in name.split("."))
+        return is_named(name, self.output)
 
     def outputs(self, variables: Variables) -> Float[Array, "K d"]:
         """Every worker's output layer as a row."""
@@ -110,8 +109,7 @@ class MultiTask(Personalised):
                 strength[name] = jnp.diagonal(q) + second
                 slope[name] = jnp.einsum("jk,j...->k...", others, a)
             else:
-                is_upper = any(fnmatchcase(part, self.upper) for part in name.split("."))
-                strength[name] = jnp.full(len(q), fourth if is_upper else third, jnp.float32)
+                strength[name] = jnp.full(len(q), fourth if is_named(name, self.upper) else third, jnp.float32)
         return {STRENGTH: strength, SLOPE: slope}
 
     def exchanged(self, state: PeerState, replies: Replies, trained: Variables, who: Who) -> PeerState:
@@ -151,7 +149,7 @@ class MultiTask(Personalised):
         """Raise an :class:`ArgumentError` unless the model has such layers."""
         layers = sorted({name.split(".")[0] for name in names(variables.params)})
         for called, pattern in (("output", self.output), ("upper", self.upper)):
-            if pattern and not any(fnmatchcase(layer, pattern) for layer in layers):
+            if pattern and not any(is_named(layer, pattern) for layer in layers):
                 raise ArgumentError(called, f"a layer that the model has ({', '.join(layers)})", pattern)
 
     def describe(self) -> dict[str, Any]:

@@ -155,8 +155,7 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     """Run the sweep that is described in a folder, and tell what came of it."""
     plan = json.loads((folder / SWEEP).read_text())
     experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
-    first = {name: values[0] for name, values in axes.items() if name in ("exclude", "temperature", "mu", "q")}
-    algorithm = experiment.replace(**first).build_algorithm()
+    algorithm = experiment.replace(**{name: values[0] for name, values in axes.items()}).build_algorithm()
     points = combinations(algorithm, axes, seeds)
     data = build(experiment, folder, manner, [point.algorithm for point in points])
     task = experiment.build_task(data)

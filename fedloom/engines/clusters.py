@@ -16,9 +16,9 @@ from jax.sharding import PartitionSpec as P
 import fedloom.engines.devices as machine
 from fedloom.algorithms.clustered import Clustered, ClusterState
 from fedloom.combine.replies import Replies
-from fedloom.engines.lanes import Total, work_through
+from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, Program, Rounds, lasts, observed, sometimes, together
+from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes, together
 from fedloom.engines.readings import judged
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
@@ -113,8 +113,9 @@ class Round:
         plan, (cohort, last) = self.plan, (coming[0][:, 0], coming[1])
         choose = lambda models, clients: nearest(self.task, plan, self.view, models, clients)  # noqa: E731
         choice = jax.vmap(choose)(state.variables, cohort)
+        sent, round = state.sent, state.round
         did, _ = work_through(
-            self.task, plan, self.algorithm, self.view, state.sent, self.seeds, state.round, cohort, which=choice
+            Cohort(self.task, plan, self.algorithm, self.view, sent, self.seeds, round, cohort, which=choice)
         )
         mean, computed = self.averaged(did, cohort, choice)
         everybody, chose = together(plan, (cohort, choice))
@@ -162,14 +163,4 @@ def _advance(
     schedule: Int[Array, "rounds X devices m"],
 ) -> tuple[ClusterState, Rounds]:
     """Rounds in one program."""
-
-    def rounds(
-        algorithm: Clustered, view: View, test: dict[str, View], state: ClusterState, seeds: Array, schedule: Array
-    ) -> tuple[ClusterState, Rounds]:
-        one = Round(task, plan, algorithm, view, test, seeds)
-        return lax.scan(one, state, (schedule, lasts(schedule)))
-
-    done: tuple[ClusterState, Rounds] = machine.on_each(plan.mesh, rounds, *5 * [P()], SCHEDULE)(
-        algorithm, view, test, state, seeds, schedule
-    )
-    return done
+    return in_turn(plan, partial(Round, task, plan), (algorithm, view, test, seeds), state, schedule)

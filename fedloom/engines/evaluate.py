@@ -60,10 +60,9 @@ class Judge:
             yield machine.place(self.store.block(part, rows.size), self.plan.mesh), rows, live
 
     def fold(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers as (devices, batches, rows), padded, and which of them are real."""
+        """Row numbers as (devices, batches, rows), padded with the part's own, and which of them are real."""
         each = self.plan.mesh.size * self.rows
-        padded = np.zeros(-(-len(rows) // each) * each, np.int32)
-        padded[: len(rows)] = rows
+        padded = np.resize(rows.astype(np.int32), -(-len(rows) // each) * each)
         live = (np.arange(len(padded)) < len(rows)).astype(np.float32)
         shape = (self.plan.mesh.size, -1, self.rows)
         return padded.reshape(shape), live.reshape(shape)

@@ -8,6 +8,8 @@ axes, (experiments, lanes), here written X and L.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,7 +21,7 @@ from fedloom.combine.replies import Replies
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
 from fedloom.engines.store import View
-from fedloom.local import Reply, Sent, Turn, Work
+from fedloom.local import Reply, Sent, Step, Turn, Work
 from fedloom.shuffle import words
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.trees import member, record, where
@@ -91,68 +93,81 @@ def _over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callab
     return alone
 
 
-def work_through(
-    task: Task,
-    plan: Plan,
-    algorithm: Method,
-    view: View,
-    sent: Sent,
-    seeds: UInt32[Array, " X"],
-    round: Int[Array, " X"],
-    cohort: Int[Array, "X m"],
-    which: Int[Array, "X m"] | None = None,
-    kept: PyTree | None = None,
-) -> tuple[Total, PyTree]:
-    """The sum of all replies of a cohort (-1 is nobody), each weighted, or all of them, where the plan says so; and
-    what each of the cohort keeps.
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """A cohort's work in one round, on one device.
 
     Arguments:
+        task, plan, algorithm, view: what is learned, how it is laid out, and from which examples.
         sent: what all are sent; where the plan says that models are apart, a stack of such.
-        which: of the stack, the one that each of the cohort is sent.
-        kept: what each of the cohort kept until now, (X, m, …).
+        seeds, round: of each experiment.
+        clients: who they are; -1 is nobody.
+        which: of a stack that is sent, the one that each of them is.
+        kept: what each of them kept until now, (X, m, …).
     """
-    local, m = algorithm.local, cohort.shape[1]
-    present = cohort >= 0
-    sizes = jnp.where(present, view.size[cohort], 0)
-    starts = view.start[cohort]
-    rates = jax.vmap(lambda a, r: a.rate(r))(local, round)
-    whose = "l" if plan.apart else "x"
-    begin = spread(plan, lambda s, k, a, lr: a.start(s, k, lr, plan.accumulates), f"{whose}lxx")
-    begun = jax.vmap(lambda a, r: a.begun(r))(local, round)
-    ordered = jax.vmap(lambda a, r: a.ordered(r))(local, round)
-    segment = spread(plan, _segment(task, plan), "llllllxxxs")
-    end = spread(plan, lambda work, n, s, k, a, lr: _ended(plan, a, work, s, k, n, lr), f"ll{whose}lxx")
 
-    def pick(stack: PyTree, at: Int[Array, "X L"]) -> PyTree:
-        """Those of a stack (X, …)."""
-        return jax.tree.map(lambda a: jax.vmap(lambda a, i: a[i])(a, at), stack)
+    task: Task
+    plan: Plan
+    algorithm: Method
+    view: View
+    sent: Sent
+    seeds: UInt32[Array, " X"]
+    round: Int[Array, " X"]
+    clients: Int[Array, "X m"]
+    which: Int[Array, "X m"] | None = None
+    kept: PyTree | None = None
 
-    def given(slot: Int[Array, "X L"]) -> tuple[Sent, PyTree]:
+    @cached_property
+    def many(self) -> Int[Array, "X 1"]:
+        """How many there are in each experiment."""
+        return (self.clients >= 0).sum(1, keepdims=True)
+
+    @cached_property
+    def rates(self) -> Float[Array, " X"]:
+        """The learning rate of each experiment."""
+        return jax.vmap(lambda a, r: a.rate(r))(self.algorithm.local, self.round)
+
+    @cached_property
+    def shared(self) -> Work | None:
+        """The work that all begin with, if it is the same."""
+        alike = self.which is None and self.kept is None
+        return self.begin(self.sent, {}) if alike else None
+
+    @property
+    def whose(self) -> str:
+        """By what differs what is sent: lane or experiment."""
+        return "l" if self.plan.apart else "x"
+
+    def begin(self, sent: Sent, kept: PyTree) -> Work:
+        """Work, not begun."""
+        start = lambda s, k, a, lr: a.start(s, k, lr, self.plan.accumulates)  # noqa: E731
+        work: Work = spread(self.plan, start, f"{self.whose}lxx")(sent, kept, self.algorithm.local, self.rates)
+        return work
+
+    def at(self, slot: Int[Array, "X L"]) -> Int[Array, "X L"]:
+        """The same, or the last slot where there is none."""
+        return jnp.minimum(slot, self.clients.shape[1] - 1)
+
+    def given(self, slot: Int[Array, "X L"]) -> tuple[Sent, PyTree]:
         """What the clients in these slots were sent and have kept."""
-        at = jnp.minimum(slot, m - 1)
-        own = sent if which is None else pick(sent, jnp.take_along_axis(which, at, 1))
-        return own, {} if kept is None else pick(kept, at)
+        at = self.at(slot)
+        own = self.sent if self.which is None else picked(self.sent, jnp.take_along_axis(self.which, at, 1))
+        return own, {} if self.kept is None else picked(self.kept, at)
 
-    shared: Work | None = begin(sent, {}, local, rates) if which is None and kept is None else None
-
-    def fresh(slot: Int[Array, "X L"]) -> Work:
+    def fresh(self, slot: Int[Array, "X L"]) -> Work:
         """Their work, not begun."""
-        return begin(*given(slot), local, rates) if shared is None else shared
+        return self.begin(*self.given(slot)) if self.shared is None else self.shared
 
-    def advance(state: tuple[Lanes, PyTree]) -> tuple[Lanes, PyTree]:
+    def advance(self, state: tuple[Lanes, PyTree]) -> tuple[Lanes, PyTree]:
+        """The next segment of every lane; lanes that finish a client put down its reply, and take the next."""
         lanes, keeping = state
-        at = jnp.minimum(lanes.slot, m - 1)
-        taken = lanes.slot < present.sum(1, keepdims=True)
-        n, start, client = (jnp.take_along_axis(a, at, 1) for a in (sizes, starts, cohort))
-        n = jnp.where(taken, n, 0)
-        steps = jax.vmap(lambda a, s: a.steps(s, plan.rows))(local, n)
-        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(seeds, ordered, client)
-        work = segment(lanes.work, lanes.step, n, start, steps, keys, begun, local, rates, view)
+        plan, taken = self.plan, lanes.slot < self.many
+        work, n, steps = self.segment(lanes, taken)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        weight, reply, keeps = end(work, n, *given(lanes.slot), algorithm, rates)
-        weight = jnp.where(done, weight, 0)
-        put = _put(lanes.slot, done)
+        end = spread(plan, partial(_ended, plan), f"ll{self.whose}lxx")
+        weight, reply, keeps = end(work, n, *self.given(lanes.slot), self.algorithm, self.rates)
+        weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
         total = Total(
             update=jax.tree.map(put if plan.stacked else _add(weight), lanes.total.update, reply.update),
             weight=lanes.total.weight + weight.sum(1),
@@ -160,20 +175,44 @@ def work_through(
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
         )
         slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1, dtype=jnp.int32) - 1, lanes.slot)
-        next_work = work if plan.once else where(done, fresh(slot), work)
+        next_work = work if plan.once else where(done, self.fresh(slot), work)
         ahead = Lanes(slot, lanes.next + done.sum(1, dtype=jnp.int32), jnp.where(done, 0, step), next_work, total)
         return ahead, jax.tree.map(put, keeping, keeps)
 
-    x = cohort.shape[0]
+    def segment(self, lanes: Lanes, taken: Bool[Array, "X L"]) -> tuple[Work, Array, Array]:
+        """The work of every lane a segment later; and how many examples its client has, and takes steps."""
+        local, view, at = self.algorithm.local, self.view, self.at(lanes.slot)
+        client = jnp.take_along_axis(self.clients, at, 1)
+        n = jnp.where(taken, view.size[client], 0)
+        steps = jax.vmap(lambda a, s: a.steps(s, self.plan.rows))(local, n)
+        begun, ordered = jax.vmap(lambda a, r: (a.begun(r), a.ordered(r)))(local, self.round)
+        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, client)
+        ahead = spread(self.plan, _segment(self.task, self.plan), "llllllxxxs")
+        work = ahead(lanes.work, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
+        return work, n, steps
+
+
+def work_through(cohort: Cohort) -> tuple[Total, PyTree]:
+    """The sum of all replies of a cohort, each weighted, or all of them, where the plan says so; and what each of the
+    cohort keeps.
+    """
+    plan, (x, m) = cohort.plan, cohort.clients.shape
     slots = jnp.broadcast_to(jnp.arange(plan.lanes, dtype=jnp.int32), (x, plan.lanes))
     taken = jnp.full(x, plan.lanes, jnp.int32)
-    start = Lanes(slots, taken, jnp.zeros_like(slots), fresh(slots), nothing(plan, sent, m))
+    start = Lanes(slots, taken, jnp.zeros_like(slots), cohort.fresh(slots), nothing(plan, cohort.sent, m))
     if plan.once:
-        lanes, keeps = advance((start, kept or {}))
+        lanes, keeps = cohort.advance((start, cohort.kept or {}))
     else:
-        busy = lambda state: jnp.any(state[0].slot < present.sum(1, keepdims=True))  # noqa: E731
-        lanes, keeps = lax.while_loop(busy, advance, (start, kept or {}))
+        many = cohort.many  # before the loop, which must not be the first to need it
+        lanes, keeps = lax.while_loop(
+            lambda state: jnp.any(state[0].slot < many), cohort.advance, (start, cohort.kept or {})
+        )
     return lanes.total, keeps
+
+
+def picked(stack: PyTree, at: Int[Array, "X L"]) -> PyTree:
+    """Those of a stack (X, …)."""
+    return jax.tree.map(lambda a: jax.vmap(lambda a, i: a[i])(a, at), stack)
 
 
 def nothing(plan: Plan, sent: Sent, m: int) -> Total:
@@ -187,12 +226,13 @@ def nothing(plan: Plan, sent: Sent, m: int) -> Total:
 
 
 def _ended(
-    plan: Plan, algorithm: Method, work: Work, sent: Sent, kept: PyTree, n: Array, lr: Array
+    plan: Plan, work: Work, n: Array, sent: Sent, kept: PyTree, algorithm: Method, lr: Array
 ) -> tuple[Array, Reply, PyTree]:
     """The weight of a lane's reply, where it depends on nothing else; the reply; and what its client keeps."""
     reply, keeps = algorithm.local.finish(work, sent, kept, n, lr)
-    if plan.stacked or not isinstance(algorithm, Algorithm):
+    if plan.stacked:
         return jnp.float32(0), reply, keeps
+    assert isinstance(algorithm, Algorithm)
     alone = Replies(reply.examples[None], jnp.ones(1, bool), {})
     return algorithm.weighting.weigh(alone)[0], reply, keeps
 
@@ -234,7 +274,7 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
             return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), turn
 
         def advance(step: Array, work: Work, examples: Batch, share: Array, turn: Turn) -> Work:
-            return local.step(task, work, examples, share, turn, lr, jax.random.fold_in(key, begun + step))
+            return local.step(task, work, Step(examples, share, turn, lr, jax.random.fold_in(key, begun + step)))
 
         if plan.segment is None:
             return lax.fori_loop(0, steps, lambda i, work: advance(i, work, *batch(i)), work)

@@ -10,15 +10,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
-from fedloom.engines.lanes import work_through
+from fedloom.engines.lanes import Cohort, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import SCHEDULE, Program, Rounds, lasts, observed, sometimes
+from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes
 from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import each
@@ -111,7 +110,7 @@ class Round:
         aside = jax.vmap(lambda a, s: a.told(s, jnp.asarray(self.view.size)))(self.algorithm, state)
         sent = Sent(state.variables, aside)
         did, _ = work_through(
-            self.task, self.plan, self.algorithm, self.view, sent, self.seeds, state.round, mine, which=mine
+            Cohort(self.task, self.plan, self.algorithm, self.view, sent, self.seeds, state.round, mine, which=mine)
         )
         at = jnp.where(mine >= 0, mine, users)
         put = jax.vmap(lambda a, new, at: jnp.zeros_like(a).at[at].set(new, mode="drop"))
@@ -162,20 +161,5 @@ def _advance(
     schedule: Int[Array, "rounds X devices m"],
 ) -> tuple[PeerState, Rounds]:
     """Rounds in one program."""
-
-    def rounds(
-        algorithm: Personalised,
-        view: View,
-        test: dict[str, View],
-        examples: dict[str, Everyone | View],
-        state: PeerState,
-        seeds: Array,
-        schedule: Array,
-    ) -> tuple[PeerState, Rounds]:
-        one = Round(task, plan, m, algorithm, view, test, examples, seeds)
-        return lax.scan(one, state, (schedule, lasts(schedule)))
-
-    done: tuple[PeerState, Rounds] = machine.on_each(plan.mesh, rounds, *6 * [P()], SCHEDULE)(
-        algorithm, view, test, examples, state, seeds, schedule
-    )
-    return done
+    given = (algorithm, view, test, examples, seeds)
+    return in_turn(plan, partial(Round, task, plan, m), given, state, schedule)

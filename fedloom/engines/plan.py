@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Method
 from fedloom.engines.memory import peak
-from fedloom.local import Sent, Turn
+from fedloom.local import Sent, Step, Turn
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
         model = task.init(key)
         work = local.start(Sent(model, local.tells(model)), local.keeps(model), local.lr, accumulates=True)
         turn = Turn(jax.numpy.asarray(True), jax.numpy.int32(0))
-        return local.step(task, work, batch, jax.numpy.ones(rows), turn, local.lr, key)
+        return local.step(task, work, Step(batch, jax.numpy.ones(rows), turn, local.lr, key))
 
     batch = {name: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
     return peak(step, jax.random.key(0), batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.evaluate import Judge
 from fedloom.engines.keeping import enter, returned, taken
-from fedloom.engines.lanes import Total, work_through
+from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
@@ -146,6 +146,68 @@ class Program:
         return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of all experiments: each device works through its part of every cohort, then they add up what they
+    have. The arguments are those of :func:`_advance`.
+    """
+
+    task: Task
+    plan: Plan
+    algorithm: Algorithm
+    view: View
+    judged: dict[str, View]
+    seeds: Array
+
+    def __call__(self, state: ServerState, coming: tuple[Array, Array]) -> tuple[ServerState, Rounds]:
+        """The state after it, and what it did."""
+        plan, algorithm, (clients, last) = self.plan, self.algorithm, (coming[0][:, 0], coming[1])
+        kept = None if state.kept is None else taken(state.kept, clients)
+        mine, keeps = work_through(
+            Cohort(self.task, plan, algorithm, self.view, state.sent, self.seeds, state.round, clients, kept=kept)
+        )
+        worked = Worked(algorithm.local, state.variables, kept or {}, mine.update, keeps)
+        if plan.stacked:
+            mine = self.weighed(worked, mine, state.round, clients)
+        measure = lambda view, moment: measured(self.task, plan, view, worked, clients, moment)  # noqa: E731
+        see = lambda: observed(self.judged, clients, measure)  # noqa: E731
+        seen = together(plan, sometimes(last, see)) if plan.observed else {}
+        total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
+        if state.kept is not None:
+            state = replace(state, kept=returned(state.kept, *together(plan, (clients, keeps))))
+        somebody = jnp.where(total.weight > 0, total.weight, 1)  # nobody counts if nobody has examples
+        mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
+        everybody = len(self.view.size)
+        apply = lambda a, s, u, aside: a.apply(s, u, aside, everybody)  # noqa: E731
+        norm = jax.vmap(optax.tree.norm)(mean.params)
+        return jax.vmap(apply)(algorithm, state, mean, total.aside), Rounds(norm, total.computed, seen)
+
+    def weighed(self, worked: Worked, kept: Total, round: Int[Array, " X"], clients: Int[Array, "X m"]) -> Total:
+        """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
+        plan, algorithm = self.plan, self.algorithm
+        squares = [jnp.sum(u * u, axis=tuple(range(2, u.ndim))) for u in jax.tree.leaves(kept.update.params)]
+        mine = Replies(
+            jnp.where(clients >= 0, self.view.size[clients], 0).astype(jnp.float32),
+            clients >= 0,
+            readings(self.task, plan, algorithm.readings, self.judged, worked, clients),
+            jnp.sum(jnp.stack(squares), axis=0),
+        )
+        rates = jax.vmap(lambda local, r: local.rate(r))(algorithm.local, round)
+        every = replace(together(plan, mine), rate=rates)
+        weights = jax.vmap(lambda a, replies: a.weighting.weigh(replies))(algorithm, every)
+        weights = jnp.where(every.present, weights, 0)
+        total = jax.vmap(lambda a, replies, w: a.weighting.total(replies, w))(algorithm, every, weights)
+        share = total / jnp.where(weights.sum(1) > 0, weights.sum(1), 1)
+        if plan.mesh.size > 1:
+            m = clients.shape[1]
+            weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * m, m, 1)
+            total = total / plan.mesh.size  # every device knows all of it, and they are about to be added up
+        counted = where(weights > 0, kept.update, jax.tree.map(jnp.zeros_like, kept.update))  # 0 · NaN is not 0
+        update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), counted)
+        state = jax.tree.map(lambda u: jax.vmap(jnp.multiply)(u, share), update.state)  # no gradient: always a mean
+        return replace(kept, update=Variables(update.params, state), weight=total)
+
+
 @partial(jax.jit, static_argnames=("task", "plan"))
 def _advance(
     task: Task,
@@ -157,37 +219,28 @@ def _advance(
     seeds: UInt32[Array, " X"],
     schedule: Int[Array, "rounds X devices m"],
 ) -> tuple[ServerState, Rounds]:
-    """Rounds in one program. Each device works through its part of every cohort; then they add up what they have."""
+    """Rounds in one program."""
+    return in_turn(plan, partial(Round, task, plan), (algorithm, view, judged, seeds), state, schedule)
 
-    def rounds(
-        algorithm: Algorithm, view: View, judged: dict[str, View], state: ServerState, seeds: Array, schedule: Array
-    ) -> tuple[ServerState, Rounds]:
-        def one(state: ServerState, coming: tuple[Array, Array]) -> tuple[ServerState, Rounds]:
-            cohort, last = coming[0][:, 0], coming[1]
-            kept = None if state.kept is None else taken(state.kept, cohort)
-            mine, keeps = work_through(task, plan, algorithm, view, state.sent, seeds, state.round, cohort, kept=kept)
-            seen: dict[str, Array] = {}
-            if plan.stacked:
-                worked = Worked(algorithm.local, state.variables, kept or {}, mine.update, keeps)
-                mine = weighed(task, plan, algorithm, view, judged, worked, mine, state.round, cohort)
-            if plan.observed:
-                measure = lambda view, moment: measured(task, plan, view, worked, cohort, moment)  # noqa: E731
-                seen = together(plan, sometimes(last, lambda: observed(judged, cohort, measure)))
-            total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
-            if state.kept is not None:
-                state = replace(state, kept=returned(state.kept, *together(plan, (cohort, keeps))))
-            somebody = jnp.where(total.weight > 0, total.weight, 1)  # nobody counts if nobody has examples
-            mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
-            norm = jax.vmap(optax.tree.norm)(mean.params)
-            ahead = jax.vmap(lambda a, s, u, aside: a.apply(s, u, aside, clients))(algorithm, state, mean, total.aside)
-            return ahead, Rounds(norm, total.computed, seen)
 
-        clients = len(view.size)
-        return lax.scan(one, state, (schedule, lasts(schedule)))
+def in_turn(
+    plan: Plan, one: Callable[..., Any], given: tuple[Any, ...], state: T, schedule: Int[Array, "rounds X devices m"]
+) -> tuple[T, Rounds]:
+    """One round after another, on every device: the state after them, and what they did.
 
-    done: tuple[ServerState, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), P(), P(), P(), SCHEDULE)(
-        algorithm, view, judged, state, seeds, schedule
-    )
+    Arguments:
+        plan: the devices.
+        one: makes of what is given a function of one round: (state, (its clients, whether it is the last)) → (state,
+            what it did).
+        given: what all devices have.
+        schedule: each round's clients on each device.
+    """
+
+    def rounds(given: tuple[Any, ...], state: T, schedule: Array) -> tuple[T, Rounds]:
+        last = jnp.arange(len(schedule)) == len(schedule) - 1
+        return lax.scan(one(*given), state, (schedule, last))
+
+    done: tuple[T, Rounds] = machine.on_each(plan.mesh, rounds, P(), P(), SCHEDULE)(given, state, schedule)
     return done
 
 
@@ -195,11 +248,6 @@ def sometimes(now: Bool[Array, ""], make: Callable[[], T]) -> T:
     """What is made, if it is time for it, else zeros like it."""
     nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(make))
     return lax.cond(now, make, lambda: nothing)
-
-
-def lasts(schedule: Int[Array, "rounds ..."]) -> Bool[Array, " rounds"]:
-    """Whether each of some rounds is their last: it is the one that is observed."""
-    return jnp.arange(len(schedule)) == len(schedule) - 1
 
 
 def together(plan: Plan, mine: T) -> T:
@@ -216,37 +264,3 @@ def observed(
         if part in test:
             seen |= {f"{name}_{metric}": value for metric, value in measure(test[part], moment).items()}
     return seen
-
-
-def weighed(
-    task: Task,
-    plan: Plan,
-    algorithm: Algorithm,
-    view: View,
-    judged: dict[str, View],
-    worked: Worked,
-    kept: Total,
-    round: Int[Array, " X"],
-    cohort: Int[Array, "X m"],
-) -> Total:
-    """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
-    squares = [jnp.sum(u * u, axis=tuple(range(2, u.ndim))) for u in jax.tree.leaves(kept.update.params)]
-    mine = Replies(
-        jnp.where(cohort >= 0, view.size[cohort], 0).astype(jnp.float32),
-        cohort >= 0,
-        readings(task, plan, algorithm.readings, judged, worked, cohort),
-        jnp.sum(jnp.stack(squares), axis=0),
-    )
-    rates = jax.vmap(lambda local, r: local.rate(r))(algorithm.local, round)
-    every = replace(together(plan, mine), rate=rates)
-    weights = jax.vmap(lambda a, replies: a.weighting.weigh(replies))(algorithm, every)
-    weights = jnp.where(every.present, weights, 0)
-    total = jax.vmap(lambda a, replies, w: a.weighting.total(replies, w))(algorithm, every, weights)
-    share = total / jnp.where(weights.sum(1) > 0, weights.sum(1), 1)
-    if plan.mesh.size > 1:
-        weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * cohort.shape[1], cohort.shape[1], 1)
-        total = total / plan.mesh.size  # every device knows all of it, and they are about to be added up
-    counted = where(weights > 0, kept.update, jax.tree.map(jnp.zeros_like, kept.update))  # 0 · NaN is not 0
-    update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), counted)
-    mean = jax.tree.map(lambda u: jax.vmap(jnp.multiply)(u, share), update.state)  # which is no gradient: always a mean
-    return replace(kept, update=Variables(update.params, mean), weight=total)

@@ -1,7 +1,7 @@
 """Local work: what a client does with the model it was sent."""
 
 from fedloom.local.ditto import Ditto, ditto
-from fedloom.local.local import Around, Local, Turn, Work
+from fedloom.local.local import Around, Local, Step, Turn, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.local.private import Private, private
 from fedloom.local.proximal import Proximal, proximal
@@ -18,6 +18,7 @@ __all__ = [
     "Scaffold",
     "Sent",
     "Sgd",
+    "Step",
     "Turn",
     "Work",
     "ditto",

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from fedloom.errors import require
-from fedloom.local.local import Around, Local, Toward, Turn, Work
+from fedloom.local.local import Around, Local, Step, Toward, Work
 from fedloom.local.messages import Reply, Sent
-from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.tasks.task import Task, Variables
 from fedloom.trees import record
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, Key
+    from jaxtyping import Array, Int
 
     from fedloom.local.local import Kept, Scalar
 
@@ -56,20 +56,11 @@ class Ditto(Around):
         beside = replace(own, pulls=(*own.pulls, pull))
         return replace(self.inner.start(sent, kept, lr, accumulates), beside=beside)
 
-    def step(
-        self,
-        task: Task,
-        work: Work,
-        batch: Batch,
-        share: Float[Array, " rows"],
-        turn: Turn,
-        lr: Scalar,
-        key: Key[Array, ""],
-    ) -> Work:
+    def step(self, task: Task, work: Work, given: Step) -> Work:
         """One step of both."""
         assert work.beside is not None
-        beside = self.inner.step(task, work.beside, batch, share, turn, lr, key)
-        return replace(self.inner.step(task, work, batch, share, turn, lr, key), beside=beside)
+        beside = self.inner.step(task, work.beside, given)
+        return replace(self.inner.step(task, work, given), beside=beside)
 
     def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
         """The inner reply, and its own model."""

@@ -28,6 +28,25 @@ class Turn:
     epoch: Int[Array, ""]
 
 
+@record
+class Step:
+    """What a step is given.
+
+    Arguments:
+        batch: the examples.
+        share: of each in the batch's loss.
+        turn: where in its client's work it stands.
+        lr: the learning rate.
+        key: of its random numbers.
+    """
+
+    batch: Batch
+    share: Float[Array, " rows"]
+    turn: Turn
+    lr: Scalar
+    key: Key[Array, ""]
+
+
 class Pull:
     """What a loss has beside the task's."""
 
@@ -161,16 +180,7 @@ class Local:
         """A client's work, not begun."""
         raise NotImplementedError
 
-    def step(
-        self,
-        task: Task,
-        work: Work,
-        batch: Batch,
-        share: Float[Array, " rows"],
-        turn: Turn,
-        lr: Scalar,
-        key: Key[Array, ""],
-    ) -> Work:
+    def step(self, task: Task, work: Work, given: Step) -> Work:
         """One step."""
         raise NotImplementedError
 

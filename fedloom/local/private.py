@@ -7,7 +7,6 @@ normalise, with their statistics: FedBN (Li et al. 2021).
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -15,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require
-from fedloom.local.local import Around, Local, Turn, Work
+from fedloom.local.local import Around, Local, Step, Work
 from fedloom.local.messages import Reply, Sent
-from fedloom.tasks.task import Batch, Task, Variables
-from fedloom.trees import names, record, static
+from fedloom.tasks.task import Task, Variables
+from fedloom.trees import is_named, names, record, static
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, Key
+    from jaxtyping import Array, Int
 
     from fedloom.local.local import Kept, Scalar
 
@@ -56,7 +55,7 @@ class Private(Around):
 
     def own(self, name: str) -> bool:
         """Whether what has this dotted name is private."""
-        return any(fnmatchcase(part, layer) for part in name.split(".") for layer in self.layers)
+        return is_named(name, *self.layers)
 
     def keeps(self, variables: Variables) -> Kept:
         """Its private layers, at first those that everybody begins with."""
@@ -79,22 +78,13 @@ class Private(Around):
         """What was sent, with its own layers."""
         return replace(sent, variables=overlaid(sent.variables, kept))
 
-    def step(
-        self,
-        task: Task,
-        work: Work,
-        batch: Batch,
-        share: Float[Array, " rows"],
-        turn: Turn,
-        lr: Scalar,
-        key: Key[Array, ""],
-    ) -> Work:
+    def step(self, task: Task, work: Work, given: Step) -> Work:
         """One step of all layers; or of the private ones alone in the first epochs, then of the shared ones alone."""
-        done = self.inner.step(task, work, batch, share, turn, lr, key)
+        done = self.inner.step(task, work, given)
         if not self.alternates:
             return done
         before, after = work.variables, done.variables
-        head = turn.epoch < self.first
+        head = given.turn.epoch < self.first
         moved = jax.tree.map(
             lambda name, a, b: jnp.where(head == self.own(name), b, a),
             named(before).params,
@@ -127,7 +117,7 @@ class Private(Around):
         every = names(variables)
         layers = sorted({name.split(".")[1] for name in every})
         for layer in self.layers:
-            if not any(fnmatchcase(part, layer) for name in every for part in name.split(".")):
+            if not any(is_named(name, layer) for name in every):
                 raise ArgumentError("private", f"layers that the model has ({', '.join(layers)})", layer)
         if all(self.own(name) for name in names(variables) if name.startswith("params.")):
             raise ArgumentError("private", f"some of the model's layers ({', '.join(layers)}), not all", self.layers)

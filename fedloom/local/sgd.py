@@ -12,14 +12,14 @@ import numpy as np
 import optax
 
 from fedloom.errors import choose, require
-from fedloom.local.local import Local, Turn, Work
+from fedloom.local.local import Local, Step, Turn, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.shuffle import shuffle
-from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.tasks.task import Task, Variables
 from fedloom.trees import record, static, subtract, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
+    from jaxtyping import Array, Float, Int, PyTree, UInt32
 
     Scalar = Float[Array, ""] | float
     Kept = dict[str, PyTree]
@@ -131,26 +131,17 @@ class Sgd(Local):
         gradient = jax.tree.map(jnp.zeros_like, variables.params) if accumulates else None
         return Work(variables, self.optimizer(lr).init(variables.params), gradient)
 
-    def step(
-        self,
-        task: Task,
-        work: Work,
-        batch: Batch,
-        share: Float[Array, " rows"],
-        turn: Turn,
-        lr: Scalar,
-        key: Key[Array, ""],
-    ) -> Work:
+    def step(self, task: Task, work: Work, given: Step) -> Work:
         """One step: w ← w - η ∇ (Σ share·ℓ + pulls), or one more term of the gradient where a batch takes several.
 
         On an accelerator plain SGD is computed as w + ∇ Σ (-η·share)·ℓ, which is the same; but η then scales a few
         losses and not every gradient, and the compiler adds a gradient's matrix product right into the weights.
         """
-        scale = -lr if self.scales_loss else 1.0
+        scale, last = -given.lr if self.scales_loss else 1.0, given.turn.last
 
         def total(params: PyTree) -> tuple[Float[Array, ""], PyTree]:
-            losses, state = task.loss(Variables(params, work.variables.state), batch, key)
-            return jnp.sum(scale * share * losses), state
+            losses, state = task.loss(Variables(params, work.variables.state), given.batch, given.key)
+            return jnp.sum(scale * given.share * losses), state
 
         params = work.variables.params
         gradient, state = jax.grad(total, has_aux=True)(params)
@@ -158,11 +149,11 @@ class Sgd(Local):
         pulled = whole
         for pull in work.pulls:
             pulled = jax.tree.map(lambda g, p: g + scale * p, pulled, pull.gradient(params))
-        moved, memory = self.move(params, pulled, work.optimizer, lr)
+        moved, memory = self.move(params, pulled, work.optimizer, given.lr)
         if work.gradient is None:
             return replace(work, variables=Variables(moved, state), optimizer=memory)
-        moved, memory = where(turn.last, (moved, memory), (params, work.optimizer))
-        left = where(turn.last, jax.tree.map(jnp.zeros_like, whole), whole)
+        moved, memory = where(last, (moved, memory), (params, work.optimizer))
+        left = where(last, jax.tree.map(jnp.zeros_like, whole), whole)
         return replace(work, variables=Variables(moved, state), optimizer=memory, gradient=left)
 
     def move(self, params: PyTree, gradient: PyTree, memory: PyTree, lr: Scalar) -> tuple[PyTree, PyTree]:

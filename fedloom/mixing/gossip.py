@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import zlib
-from typing import TYPE_CHECKING, Any, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +13,9 @@ from fedloom.combine.replies import Replies
 from fedloom.errors import choose, require
 from fedloom.mixing.graph import GRAPHS, Graph, graph, parsed
 from fedloom.mixing.matrix import WEIGHTS, checked, weights
-from fedloom.mixing.mixer import Mixer, mixed_few
+from fedloom.mixing.mixer import Few, Mixer, checksum
 from fedloom.tasks.task import Variables
-from fedloom.trees import record, static, where
+from fedloom.trees import record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Key
@@ -26,7 +26,7 @@ ONE_PEER = "one-peer-exponential"
 
 
 @record
-class Gossip(Mixer):
+class Gossip(Few):
     """X ← W·X, W[i, j] above zero only for oneself and one's neighbours; of several matrices, one a round in turn.
 
     Arguments:
@@ -48,34 +48,18 @@ class Gossip(Mixer):
         assert replies.round is not None
         return jnp.asarray(self.index)[replies.round % len(self.index)]
 
-    def shares(self, replies: Replies) -> Float[Array, "K p"]:
+    def shares(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:  # noqa: ARG002
         """Their shares in this round."""
         assert replies.round is not None
         return jnp.asarray(self.share)[replies.round % len(self.share)]
-
-    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:
-        """W of this round."""
-        assert who is not None
-        k = len(who)
-        return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(replies))
-
-    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
-        """W·X; who is not there keeps its own."""
-        assert who is not None
-        return where(replies.present, mixed_few(models, who, self.shares(replies)), models)
 
     def moved(self, users: int) -> int:  # noqa: ARG002
         """A model along each connection, on average over the matrices."""
         return round(sum(self.links) / len(self.links))
 
-    def checked(self) -> Self:
-        """The same."""
-        return self
-
     def describe(self) -> dict[str, Any]:
         """Its name, and a sum of its numbers by which another of that name is known."""
-        content = np.asarray(self.index).tobytes() + np.asarray(self.share).tobytes()
-        return {"mixing": self.name, "matrix": f"{zlib.crc32(content):08x}"}
+        return {"mixing": self.name, "matrix": checksum(self.index, self.share)}
 
 
 @record
@@ -88,9 +72,7 @@ class Topology(Mixer):
 
     def sized(self, clients: int) -> Gossip:
         """The same for so many workers."""
-        if self.name == ONE_PEER:
-            return one_peer_exponential(clients)
-        return gossip(self.name, clients, self.by, **dict(self.options))
+        return _sized(self, clients)
 
     def moved(self, users: int) -> int:
         """As many as its matrices say."""
@@ -99,6 +81,14 @@ class Topology(Mixer):
     def describe(self) -> dict[str, Any]:
         """Its name."""
         return {"mixing": self.name, "weights": self.by, **dict(self.options)}
+
+
+@cache
+def _sized(topology: Topology, clients: int) -> Gossip:
+    """A topology for so many workers, which takes time to make and is asked for more than once."""
+    if topology.name == ONE_PEER:
+        return one_peer_exponential(clients)
+    return gossip(topology.name, clients, topology.by, **dict(topology.options))
 
 
 def topology(name: str = "ring", by: str = "metropolis", **options: float) -> Topology:

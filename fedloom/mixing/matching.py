@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,10 @@ from scipy.optimize import minimize_scalar
 from fedloom.combine.replies import Replies
 from fedloom.errors import require
 from fedloom.mixing.graph import Graph, graph, networkx
-from fedloom.mixing.mixer import Mixer, mixed_few
+from fedloom.mixing.mixer import Few, checksum
 from fedloom.shuffle import shuffle, words
 from fedloom.tasks.task import Variables
-from fedloom.trees import record, static, where
+from fedloom.trees import record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Key
@@ -25,26 +25,15 @@ if TYPE_CHECKING:
 STEPS = 300  # of the search for the best probabilities
 
 
-class Meeting(Mixer):
+class Meeting(Few):
     """Everybody averages with whom it meets, each with the same share; who meets nobody meets itself."""
 
     share: Any  # how much each of those that one meets counts
 
-    def shares(self, who: Int[Array, "K p"]) -> Float[Array, "K p"]:
+    def shares(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:  # noqa: ARG002
         """The shares of oneself and of whom one meets."""
         others = jnp.full(who.shape, self.share, jnp.float32)
         return others.at[:, 0].set(1 - (who.shape[1] - 1) * self.share)
-
-    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:  # noqa: ARG002
-        """W of this round."""
-        assert who is not None
-        k = len(who)
-        return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(who))
-
-    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
-        """W·X; who is not there keeps its own."""
-        assert who is not None
-        return where(replies.present, mixed_few(models, who, self.shares(who)), models)
 
 
 @record
@@ -107,13 +96,9 @@ class Matcha(Meeting):
         pairs = (partner != np.arange(partner.shape[-1])).sum(axis=-1)
         return round(float((p * pairs).sum() / max(1, p.size // p.shape[-1])))
 
-    def checked(self) -> Self:
-        """The same."""
-        return self
-
     def describe(self) -> dict[str, Any]:
-        """Its name and its share."""
-        return {"mixing": self.name, "share": float(self.share)}
+        """Its name, and a sum of its numbers by which another of that name is known."""
+        return {"mixing": self.name, "matrix": checksum(self.partner, self.probability, self.share)}
 
 
 random_pairs = RandomPairs()

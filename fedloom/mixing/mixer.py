@@ -7,10 +7,12 @@ there keeps its own model. ``mix`` is M·X, and may take a shorter way.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
@@ -149,21 +151,41 @@ def broken(models: Variables) -> Bool[Array, " K"]:
     return jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
 
 
-def mixed_few(models: Variables, who: Int[Array, "K p"], shares: Float[Array, "K p"]) -> Variables:
-    """Σ_p shares[i, p] · models[who[i, p]] for each user i, one neighbour after another. A model that has ceased to be
-    numbers spoils only the mixes that it is in.
-    """
-    bad = broken(models)
-    clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+class Few(Mixer):
+    """Everybody averages a few, whom :meth:`Mixer.pick` names: oneself first."""
 
-    def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
-        share, whose = one
-        scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
-        return jax.tree.map(jnp.add, sums, scaled), None
+    def shares(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:
+        """How much of each is in everybody's next model."""
+        raise NotImplementedError
 
-    mixed, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, models), (shares.T, who.T))
-    spoiled = jnp.any((shares != 0) & bad[who], axis=1)
-    return where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
+    def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:
+        """The shares as rows of M."""
+        assert who is not None
+        k = len(who)
+        return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(replies, who))
+
+    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
+        """M·X, one of the few after another; who is not there keeps its own. A model that has ceased to be numbers
+        spoils only the mixes that it is in.
+        """
+        assert who is not None
+        bad, shares = broken(models), self.shares(replies, who)
+        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+
+        def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
+            share, whose = one
+            scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
+            return jax.tree.map(jnp.add, sums, scaled), None
+
+        mixed, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, models), (shares.T, who.T))
+        spoiled = jnp.any((shares != 0) & bad[who], axis=1)
+        mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
+        return where(replies.present, mixed, models)
+
+
+def checksum(*arrays: Array | np.ndarray | float) -> str:
+    """A sum of numbers, by which others under the same name are known."""
+    return f"{zlib.crc32(b''.join(np.asarray(a).tobytes() for a in arrays)):08x}"
 
 
 identity = Identity()

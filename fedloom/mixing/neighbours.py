@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import choose, require
-from fedloom.mixing.mixer import Mixer, mixed_few
+from fedloom.mixing.mixer import Few
 from fedloom.shuffle import shuffle, words
 from fedloom.tasks.task import Variables
-from fedloom.trees import record, static, where
+from fedloom.trees import record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, Key
@@ -23,7 +23,7 @@ CHOSEN = {"random": "others drawn anew every round", "nearest": "those whose mod
 
 
 @record
-class Neighbours(Mixer):
+class Neighbours(Few):
     """Every user makes its own average of its own model and a few others'. Build it with :func:`neighbours`.
 
     Where all models of all users are judged on everybody's data, that is K² evaluations; here it is K times a few.
@@ -69,17 +69,6 @@ class Neighbours(Mixer):
 
         own = jnp.zeros_like(who, jnp.float32).at[:, 0].set(1)
         return jnp.where(replies.present[:, None], jax.vmap(row)(who, replies.readings), own)
-
-    def matrix(self, replies: Replies, who: Int[Array, "K p"] | None = None) -> Float[Array, "K K"]:
-        """The shares as rows of M."""
-        assert who is not None
-        k = len(who)
-        return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(replies, who))
-
-    def mix(self, replies: Replies, models: Variables, who: Int[Array, "K p"] | None = None) -> Variables:
-        """M·X."""
-        assert who is not None
-        return where(replies.present, mixed_few(models, who, self.shares(replies, who)), models)
 
     def moved(self, users: int) -> int:
         """Everybody is sent a few models."""

@@ -24,7 +24,7 @@ from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.runs.runner import train
-from fedloom.runs.users import Users, mixing, violins
+from fedloom.runs.users import MOMENTS, Users, mixing, violins, worst
 from fedloom.style import STYLE
 
 SEEDS = 10
@@ -57,7 +57,6 @@ PAIRED = (
 """Which differences are told: when, of which method, against which other."""
 RATES = (0.01, 0.03, 0.1)
 CENTRAL = {"algorithm": "central", "users": "no", "rounds": 30, "every": 1, "evaluate": "validation"}
-READ = {"before": "before fitting", "after": "after fitting", "global": "after fitting, on everybody's data"}
 BASE = Experiment(
     split="stratified", validation_share=0.2, test_share=0.2, fraction=1.0, epochs=1, batch_size=10, lr=0.1, rounds=50,
     every=5, target=None, evaluate="test", users="yes",
@@ -145,12 +144,15 @@ def table(there: Mapping[str, Kept]) -> str:
     if not there:
         return ""
     lines = [
-        f"| | {' | '.join(READ.values())} | worst tenth, before | worst tenth, after |",
+        f"| | {' | '.join(MOMENTS.values())} | worst tenth, before | worst tenth, after |",
         "|---|---|---|---|---|---|",
     ]
     for method, kept in there.items():
-        means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in READ]
-        worsts = [estimate([worst(values) for values in each(kept, f"last {r}_accuracy")]) for r in ("before", "after")]
+        means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in MOMENTS]
+        worsts = [
+            estimate([worst("accuracy", values) for values in each(kept, f"last {r}_accuracy")])
+            for r in ("before", "after")
+        ]
         lines.append(f"| {method} | " + " | ".join(str(e) for e in (*means, *worsts)) + " |")
     return "\n".join([*lines, "", differences(there)])
 
@@ -161,14 +163,8 @@ def differences(there: Mapping[str, Kept]) -> str:
     for moment, method, other in PAIRED:
         if method in there and other in there:
             mine, theirs = (np.nanmean(each(there[m], f"last {moment}_accuracy"), axis=1) for m in (method, other))
-            told.append(f"- {method} against {other}, {READ[moment]}: {estimate(list(mine - theirs)).points}")
+            told.append(f"- {method} against {other}, {MOMENTS[moment]}: {estimate(list(mine - theirs)).points}")
     return "\n".join(["Differences in points, paired by seed, with 95 % intervals:", "", *told]) if told else ""
-
-
-def worst(values: np.ndarray) -> float:
-    """The mean over the tenth of users that fares worst, at least one."""
-    real = np.sort(values[~np.isnan(values)])
-    return float(real[: max(1, round(0.1 * len(real)))].mean())
 
 
 def against_rounds(there: Mapping[str, Kept]) -> Figure:
@@ -184,7 +180,7 @@ def against_rounds(there: Mapping[str, Kept]) -> Figure:
                     axes.axhline(
                         np.nanmean(each(kept, f"last {moment}_accuracy")), label=f"{method}, at the end", **style
                     )
-            axes.set(xlabel="rounds of communication", ylabel="accuracy", title=READ[moment])
+            axes.set(xlabel="rounds of communication", ylabel="accuracy", title=MOMENTS[moment])
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize="small")
     return figure

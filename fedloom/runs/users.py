@@ -76,7 +76,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
 
 def summary(row: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Of each measure of a round's users: the mean, quantiles, and the mean over the tenth that does worst. Who has
-    nothing to be measured on does not count.
+    nothing to be measured on, or whose model has ceased to be numbers, does not count.
 
     >>> row = {"client": np.arange(10), "after_accuracy": np.arange(10) / 10}
     >>> found = summary(row)
@@ -85,14 +85,23 @@ def summary(row: Mapping[str, np.ndarray]) -> dict[str, float]:
     """
     told: dict[str, float] = {}
     for name, values in row.items():
-        real = np.sort(values[~np.isnan(values)]) if name not in NOTED else np.array([])
-        if not len(real):
-            continue
-        worst = max(1, round(WORST * len(real)))
-        told[f"users_{name}"] = float(real.mean())
-        told |= {f"users_{name}_q{round(100 * q)}": float(np.quantile(real, q)) for q in QUANTILES}
-        told[f"users_{name}_worst"] = float((real[-worst:] if lower_is_better(name) else real[:worst]).mean())
+        real = values[np.isfinite(values)] if name not in NOTED else np.array([])
+        if len(real):
+            told[f"users_{name}"] = float(real.mean())
+            told |= {f"users_{name}_q{round(100 * q)}": float(np.quantile(real, q)) for q in QUANTILES}
+            told[f"users_{name}_worst"] = worst(name, real)
     return told
+
+
+def worst(name: str, values: np.ndarray) -> float:
+    """The mean of a measure over the tenth of users that does worst, at least one.
+
+    >>> worst("after_accuracy", np.array([0.9, 0.2, np.nan, 0.5]))
+    0.2
+    """
+    real = np.sort(values[np.isfinite(values)])
+    many = max(1, round(WORST * len(real)))
+    return float((real[-many:] if lower_is_better(name) else real[:many]).mean())
 
 
 def present(row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

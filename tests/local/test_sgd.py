@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from fedloom.errors import ArgumentError, UnknownName
-from fedloom.local import Sent, Sgd, Turn, sgd
+from fedloom.local import Sent, Sgd, Step, Turn, sgd
 from fedloom.shuffle import words
 from fedloom.tasks import logistic
 
@@ -67,7 +67,7 @@ def test_any_optax_optimiser_takes_its_own_step() -> None:
     variables = task.init(jax.random.key(0))
     batch = {"x": jnp.ones((1, 2)), "y": jnp.array([0])}
     work = local.start(Sent(variables, {}), {}, 0.1, accumulates=False)
-    moved = local.step(task, work, batch, jnp.ones(1), TURN, 0.1, jax.random.key(0)).variables
+    moved = local.step(task, work, Step(batch, jnp.ones(1), TURN, 0.1, jax.random.key(0))).variables
     change = moved.params["output"]["w"] - variables.params["output"]["w"]
     np.testing.assert_allclose(jnp.abs(change), 0.1, rtol=1e-4)  # Adam's first step is lr in every direction
 

@@ -6,7 +6,7 @@ import pytest
 from quadratic import points, quadratic
 
 from fedloom.algorithms import ditto, fedavg, ifca, local_only, personalised, scaffold
-from fedloom.combine import uniform
+from fedloom.combine import excluding, uniform
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, DivergedError, FedloomError, UnknownName
 from fedloom.runs import load, run, sweep
@@ -93,6 +93,17 @@ def test_who_has_nothing_to_be_measured_on_does_not_count() -> None:
     told = summary({"client": np.arange(3), "after_loss": np.array([1.0, np.nan, 3.0])})
     assert told == {"users_after_loss": 2.0, "users_after_loss_q10": 1.2, "users_after_loss_q50": 2.0,
                     "users_after_loss_q90": 2.8, "users_after_loss_worst": 3.0}  # fmt: skip
+
+
+def test_a_broken_model_that_is_left_out_stops_nobody(validated: Any) -> None:
+    """Who watches does not change what happens: one client's model breaks, and the weighting leaves it out."""
+    data = validated([9, 9, 9])
+    data.clients["test"] = data.clients["validation"]
+    data.columns["x"][data.examples("train", 1)] = np.inf
+    algorithm = fedavg(fraction=1.0, weighting=excluding(1.0, uniform, metric="loss"), lr=0.1)
+    runs = [run(data, logistic(4, 3), algorithm, rounds=2, users=u, evaluate=["test"]) for u in (False, True)]
+    assert [r.stopped for r in runs] == ["did 2 rounds"] * 2
+    assert not np.isfinite(runs[1].users.last("after_loss")).all()
 
 
 def test_data_without_a_test_part_is_refused(generated: Any) -> None:
