@@ -79,10 +79,10 @@ def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
     names = [c.name for part in parts for c in part.cells]
     names += [s.name for part in parts for s in part.series(recorded(parts, folder))]
     wanted = set(choice(only, names))
-    cells = {c.name: c for part in parts for c in part.cells if c.name in wanted and (not quick or is_quick(c))}
+    cells = {c.name: c for part in parts for c in part.cells if not quick or is_quick(c)}
     data: dict[Any, FederatedData] = {}
     for cell in cells.values():
-        if record.read(cell.name, folder) is None:
+        if cell.name in wanted and record.read(cell.name, folder) is None:
             if is_over(began, manner):
                 return
             tune_one(cell, list(cells.values()), data, manner)
