@@ -52,7 +52,7 @@ class MultiTask(Personalised):
     Arguments:
         lambdas: λ₁ to λ₄.
         eta: η, how much of the new Ω counts.
-        output, upper: the names of the layers w and U.
+        output, upper: the names of the layers w and U, comma-separated; ``*`` stands for anything.
         one: whether there is one Ω for all, at a server.
 
     Build it with :func:`dpa_sgd_mtl` or :func:`fedavg_mtl`.
@@ -81,7 +81,7 @@ class MultiTask(Personalised):
 
     def is_output(self, name: str) -> bool:
         """Whether a parameter is of the output layer."""
-        return is_named(name, self.output)
+        return is_named(name, *listed(self.output))
 
     def outputs(self, variables: Variables) -> Float[Array, "K d"]:
         """Every worker's output layer as a row."""
@@ -109,7 +109,7 @@ class MultiTask(Personalised):
                 strength[name] = jnp.diagonal(q) + second
                 slope[name] = jnp.einsum("jk,j...->k...", others, a)
             else:
-                strength[name] = jnp.full(len(q), fourth if is_named(name, self.upper) else third, jnp.float32)
+                strength[name] = jnp.full(len(q), fourth if is_named(name, *listed(self.upper)) else third, jnp.float32)
         return {STRENGTH: strength, SLOPE: slope}
 
     def exchanged(self, state: PeerState, replies: Replies, trained: Variables, who: Who) -> PeerState:
@@ -149,13 +149,23 @@ class MultiTask(Personalised):
         """Raise an :class:`ArgumentError` unless the model has such layers."""
         layers = sorted({name.split(".")[0] for name in names(variables.params)})
         for called, pattern in (("output", self.output), ("upper", self.upper)):
-            if pattern and not any(is_named(layer, pattern) for layer in layers):
-                raise ArgumentError(called, f"a layer that the model has ({', '.join(layers)})", pattern)
+            for one in listed(pattern):
+                if not any(is_named(layer, one) for layer in layers):
+                    raise ArgumentError(called, f"a layer that the model has ({', '.join(layers)})", one)
 
     def describe(self) -> dict[str, Any]:
         """What it is made of, by name."""
         lambdas = {f"lambda{i}": float(value) for i, value in enumerate(self.lambdas, 1)}
         return {**super().describe(), **lambdas, "eta": float(self.eta), "output": self.output, "upper": self.upper}
+
+
+def listed(names: str) -> list[str]:
+    """The names in a text.
+
+    >>> listed("output, hidden*"), listed("")
+    (['output', 'hidden*'], [])
+    """
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def root(a: Float[Array, "p p"]) -> Float[Array, "p p"]:

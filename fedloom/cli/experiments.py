@@ -33,7 +33,8 @@ from fedloom.errors import CheckpointError, FedloomError, require
 from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.checks import check
-from fedloom.runs.experiment import Experiment, convert
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.fields import convert
 from fedloom.runs.plot import plot
 from fedloom.runs.prepare import federated
 from fedloom.runs.runner import Run, Settings, train
@@ -183,7 +184,7 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
         (folder / CENTRAL).mkdir(parents=True, exist_ok=True)
     runs, passes = [trained(experiment, data, folder, manner)], 0.0
     if central and runs[0].finished:
-        passes = experiment.passes(len(data), int(runs[0].history.last("round")))
+        passes = experiment.passes(data, int(runs[0].history.last("round")))
         runs.append(trained(experiment.centrally(math.ceil(passes)), data.union(), folder / CENTRAL, manner))
     against = ["rounds"] if len(runs) == 1 else ["steps"]  # a round of federation and an epoch are no match
     plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)

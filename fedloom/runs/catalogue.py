@@ -163,6 +163,8 @@ LISTING: dict[str, dict[str, str]] = {
         "ifca": "a few models (--clusters); every client trains the one that suits it best",
         "personalised": "every client has its own model: trains it, then averages everybody's in its own way",
         "dpa-sgd": "no server: --period steps, then everybody averages with its neighbours (--topology)",
+        "dpa-sgd-mtl": "the same; everybody keeps its own output, pulled to those like it (--lambda1, --private)",
+        "fedavg-mtl": "a server averages all but the outputs, which are pulled to those like them",
         "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedloom.algorithms import (
-    Algorithm,
     Method,
     ditto,
     dpa_sgd,
+    dpa_sgd_mtl,
     fedavg,
+    fedavg_mtl,
     fedbn,
     fedper,
     fedprox,
@@ -34,13 +35,9 @@ from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
 from fedloom.runs.catalogue import INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
+from fedloom.runs.fields import about, convert
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, rescaled
-
-
-def about(text: str, default: Any, *, missing: str = "none", group: str = "Algorithm") -> Any:
-    """A field, what it means, and how its absence (``None``) is written in files and on the command line."""
-    return field(default=default, metadata={"help": text, "missing": missing, "group": group})
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,16 @@ class Experiment:
     topology: str = about("who is whose neighbour, with dpa-sgd: see fedloom topology", "ring")
     neighbours: str = about("how neighbours are weighted: metropolis, uniform or optimised", "metropolis")
     period: int = about("τ, steps between two exchanges, with dpa-sgd", 5)
+    lambda1: float = about("λ₁, how strongly related outputs pull each other, with -mtl", 1e-4)
+    lambda2: float = about("λ₂, how strongly outputs are pulled to zero, with -mtl", 1e-4)
+    lambda3: float = about("λ₃, the same for all other layers but the upper ones", 0.0)
+    lambda4: float = about("λ₄, the same for the upper ones", 0.0)
+    eta: float = about("how much of the newly found relations counts, with -mtl", 0.5)
+    upper: str = about("the upper layers, with -mtl", "")
     peers: int | None = about("others that each averages with, personalised; or all", None, missing="all")
     peers_by: str = about("which: random, or those whose models are nearest", "random")
     mu: float = about("μ, how strongly clients are pulled to the shared model: fedprox, ditto", 0.01)
-    private: str = about("layers that are every client's own, comma-separated: fedper, fedrep", "output")
+    private: str = about("layers that are every client's own, comma-separated: fedper, fedrep, -mtl", "output")
     head_epochs: int = about("epochs for a client's own layers alone, with fedrep", 1)
     clusters: int = about("how many models, with ifca", 2)
     q: float = about("how much more clients count for which the model does badly, with qfedavg", 1.0)
@@ -149,24 +152,15 @@ class Experiment:
     def _check_used(self) -> None:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
-        reads = "-" in self.weighting or self.exclude is not None
-        has_server = self.algorithm not in ("personalised", "local", "ifca", "dpa-sgd")
-        averages = self.algorithm not in ("local", "central", "qfedavg", "dpa-sgd")
-        gossips = self.algorithm == "dpa-sgd"
-        heads, pulled = self.algorithm in ("fedper", "fedrep"), self.algorithm in ("fedprox", "ditto")
-        which, how = f"with the weighting {self.weighting}", f"with algorithm {self.algorithm}"
-        for name, used, beside in (
-            ("weighting", averages, how), ("exclude", averages, how), ("server", has_server, how),
-            ("server_lr", has_server, how), ("server_momentum", has_server, how), ("moment", reads, which),
-            ("temperature", "-loss" in self.weighting, which), ("exclude_by", self.exclude is not None, which),
-            ("topology", gossips, how), ("neighbours", gossips, how), ("period", gossips, how),
-            ("epochs", not gossips, how), ("fraction", not gossips, how),
-            ("peers", self.algorithm == "personalised", how), ("peers_by", self.peers is not None, "with all peers"),
-            ("mu", pulled, how), ("private", heads, how), ("head_epochs", self.algorithm == "fedrep", how),
-            ("clusters", self.algorithm == "ifca", how), ("q", self.algorithm == "qfedavg", how),
+        used, beside = METHODS[self.algorithm][0], f"with algorithm {self.algorithm}"
+        which, reads = f"with the weighting {self.weighting}", "-" in self.weighting or self.exclude is not None
+        for name, useful, why in (
+            *((option, option in used, beside) for option in OPTIONS),
+            ("moment", reads, which), ("temperature", "-loss" in self.weighting, which),
+            ("exclude_by", self.exclude is not None, which), ("peers_by", self.peers is not None, "with all peers"),
         ):  # fmt: skip
             given, usual = getattr(self, name), next(f.default for f in dataclasses.fields(self) if f.name == name)
-            require(used or given == usual, name, f"left alone {beside}, which has no use for it", given)
+            require(useful or given == usual, name, f"left alone {why}, which has no use for it", given)
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:
@@ -225,38 +219,30 @@ class Experiment:
         return rescaled(task, *INPUTS[self.inputs](data), self.inputs)
 
     def build_algorithm(self) -> Method:
-        """The algorithm. FedSGD is federated averaging with E = 1 and B = ∞."""
-        local = sgd(self.lr, epochs=self.epochs, batch_size=self.batch_size, decay=self.decay, optimizer=self.optimizer)
-        if self.algorithm == "local":
-            return local_only(fraction=self.fraction, local=local)
-        if self.algorithm == "personalised":
-            weighting, peers, by = self.build_weighting(), self.peers, self.peers_by
-            return personalised(weighting=weighting, peers=peers, peers_by=by, fraction=self.fraction, local=local)
-        if self.algorithm == "dpa-sgd":
-            plain = {"lr": self.lr, "batch_size": self.batch_size, "decay": self.decay, "optimizer": self.optimizer}
-            return dpa_sgd(self.topology, period=self.period, weights=self.neighbours, **plain)
-        if self.algorithm == "ifca":
-            weighting = self.build_weighting()
-            return ifca(self.clusters, weighting=weighting, fraction=self.fraction, local=local)
-        step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
-        options: dict[str, Any] = {"fraction": self.fraction, "local": local, "server": step}
-        if self.algorithm == "qfedavg":
-            return qfedavg(self.q, **options)
-        return self.build_variant(**options, weighting=self.build_weighting())
+        """The algorithm."""
+        return METHODS[self.algorithm][1](self)
 
-    def build_variant(self, **options: Any) -> Algorithm:
-        """Federated averaging, with the local work of a variant of it."""
-        if self.algorithm == "fedprox":
-            return fedprox(self.mu, **options)
-        if self.algorithm == "scaffold":
-            return scaffold(**options)
-        if self.algorithm == "ditto":
-            return ditto(self.mu, **options)
-        if self.algorithm == "fedper":
-            return fedper(self.private, **options)
-        if self.algorithm == "fedrep":
-            return fedrep(self.private, self.head_epochs, **options)
-        return fedbn(**options) if self.algorithm == "fedbn" else fedavg(**options)
+    @property
+    def _step(self) -> dict[str, Any]:
+        """The arguments of a client's steps."""
+        return {"lr": self.lr, "batch_size": self.batch_size, "decay": self.decay, "optimizer": self.optimizer}
+
+    @property
+    def _work(self) -> dict[str, Any]:
+        """The arguments of a round: who takes part, and what each does."""
+        return {"fraction": self.fraction, "local": sgd(epochs=self.epochs, **self._step)}
+
+    @property
+    def _averaged(self) -> dict[str, Any]:
+        """The arguments of federated averaging."""
+        step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
+        return {**self._work, "server": step, "weighting": self.build_weighting()}
+
+    @property
+    def _related(self) -> dict[str, Any]:
+        """The arguments of multi-task learning."""
+        lambdas = self.lambda1, self.lambda2, self.lambda3, self.lambda4
+        return {"lambdas": lambdas, "eta": self.eta, "output": self.private, "upper": self.upper, **self._step}
 
     def build_weighting(self) -> Weighting:
         """How much each reply counts."""
@@ -266,11 +252,13 @@ class Experiment:
         on, metric = self.exclude_by.split("-")
         return excluding(self.exclude, by, metric, on, self.moment)
 
-    def passes(self, clients: int, rounds: int) -> float:
+    def passes(self, data: FederatedData, rounds: int) -> float:
         """How many passes over everybody's data so many rounds amount to."""
-        algorithm = self.build_algorithm()
-        require(self.algorithm != "dpa-sgd", "algorithm", "one that counts epochs", self.algorithm)
-        return rounds * algorithm.cohort(clients) * int(algorithm.local.passes) / clients
+        algorithm, sizes = self.build_algorithm(), data.clients["train"].size
+        if "period" in METHODS[self.algorithm][0]:
+            batches = np.minimum(sizes, self.batch_size or 0)
+            return float(rounds * self.period * batches.sum() / sizes.sum())
+        return rounds * algorithm.cohort(len(data)) * int(algorithm.local.passes) / len(data)
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
@@ -290,25 +278,40 @@ class Experiment:
         return tuple(part.strip() for part in self.evaluate.split(",") if part.strip())
 
 
-def convert(f: dataclasses.Field[Any], value: Any) -> Any:
-    """A field's value from what a file or the command line gave.
-
-    >>> [convert(f, "7") for f in dataclasses.fields(Experiment) if f.name == "batch_size"]
-    [7]
-    """
-    kind, optional = str(f.type).removesuffix(" | None"), str(f.type).endswith("| None")
-    if optional and (value is None or value == f.metadata["missing"]):
-        return None
-    if kind == "str" and isinstance(value, str):
-        return value
-    if kind == "int" and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        number = int(value) if kind == "int" and isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        number = None
-    wanted = {"int": "a whole number", "float": "a number", "str": "a text"}[kind]
-    wanted += f" or {f.metadata['missing']}" if optional else ""
-    good = number is not None and not isinstance(value, bool) and kind != "str" and math.isfinite(number)
-    require(good and (kind == "float" or float(number or 0).is_integer()), f.name, wanted, value)
-    return int(number or 0) if kind == "int" else number
+WORK = ("fraction", "epochs")
+SERVED = (*WORK, "weighting", "exclude", "server", "server_lr", "server_momentum")
+ALONG = ("topology", "neighbours", "period")
+RELATED = ("lambda1", "lambda2", "lambda3", "lambda4", "eta", "private", "upper")
+METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
+    "fedavg": (SERVED, lambda e: fedavg(**e._averaged)),
+    "fedsgd": (SERVED, lambda e: fedavg(**e._averaged)),  # federated averaging with E = 1 and B = ∞
+    "fedprox": ((*SERVED, "mu"), lambda e: fedprox(e.mu, **e._averaged)),
+    "scaffold": (SERVED, lambda e: scaffold(**e._averaged)),
+    "qfedavg": (
+        (*WORK, "server", "server_lr", "server_momentum", "q"),
+        lambda e: qfedavg(e.q, **{name: a for name, a in e._averaged.items() if name != "weighting"}),
+    ),
+    "ditto": ((*SERVED, "mu"), lambda e: ditto(e.mu, **e._averaged)),
+    "fedper": ((*SERVED, "private"), lambda e: fedper(e.private, **e._averaged)),
+    "fedrep": ((*SERVED, "private", "head_epochs"), lambda e: fedrep(e.private, e.head_epochs, **e._averaged)),
+    "fedbn": (SERVED, lambda e: fedbn(**e._averaged)),
+    "ifca": (
+        (*WORK, "weighting", "clusters"),
+        lambda e: ifca(e.clusters, weighting=e.build_weighting(), **e._work),
+    ),
+    "personalised": (
+        (*WORK, "weighting", "exclude", "peers"),
+        lambda e: personalised(weighting=e.build_weighting(), peers=e.peers, peers_by=e.peers_by, **e._work),
+    ),
+    "dpa-sgd": (ALONG, lambda e: dpa_sgd(e.topology, period=e.period, weights=e.neighbours, **e._step)),
+    "dpa-sgd-mtl": (
+        (*ALONG, *RELATED),
+        lambda e: dpa_sgd_mtl(e.topology, period=e.period, weights=e.neighbours, **e._related),
+    ),
+    "fedavg-mtl": (("epochs", *RELATED), lambda e: fedavg_mtl(epochs=e.epochs, **e._related)),
+    "local": (WORK, lambda e: local_only(**e._work)),
+    "central": ((*WORK, "server", "server_lr", "server_momentum"), lambda e: fedavg(**e._averaged)),
+}
+"""Algorithm → the options of which others have no use, and what builds it."""
+OPTIONS = tuple(dict.fromkeys(option for used, _ in METHODS.values() for option in used))
+assert METHODS.keys() == LISTING["algorithm"].keys()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.runs import Experiment
+from fedloom.runs.experiment import METHODS, OPTIONS
 from fedloom.runs.prepare import federated
 
 
@@ -104,6 +105,9 @@ def test_it_builds_what_it_says() -> None:
         ('algorithm = "local"\nexclude = 1.0', "exclude must be left alone with algorithm local"),
         ('algorithm = "personalised"\nserver_momentum = 0.5', "server_momentum must be left alone with algorithm pers"),
         ('algorithm = "central"\nweighting = "uniform"', "weighting must be left alone with algorithm central"),
+        ("lambda1 = 0.1", "lambda1 must be left alone with algorithm fedavg"),
+        ('algorithm = "fedavg-mtl"\nlambda2 = -1.0', "lambda2 must be at least 0, but is -1.0"),
+        ('algorithm = "dpa-sgd-mtl"\nepochs = 2', "epochs must be left alone with algorithm dpa-sgd-mtl"),
         ('inputs = "bytes"', "inputs must be one of centred, standard, unit, but is 'bytes'"),
     ],
 )
@@ -129,3 +133,23 @@ def test_weightings_and_personal_models_by_name() -> None:
 def test_the_union_needs_no_weighting() -> None:
     e = Experiment(weighting="training-loss", temperature=2.0, moment="before", exclude=1.0, exclude_by="training-loss")
     assert e.centrally(3).build_algorithm().describe()["weighting"] == "size"
+
+
+def test_every_algorithm_is_built_and_uses_its_options() -> None:
+    """What an algorithm is said to use changes it; what it is not said to use is refused."""
+    other = {"fraction": 0.5, "epochs": 3, "weighting": "uniform", "exclude": 2.0, "server": "momentum",
+             "server_lr": 0.5, "mu": 0.7, "private": "hidden1", "head_epochs": 4, "clusters": 3, "q": 2.0, "peers": 5,
+             "topology": "line", "neighbours": "uniform", "period": 7, "lambda1": 0.2, "lambda2": 0.3, "lambda3": 0.4,
+             "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5}  # fmt: skip
+    assert set(other) == set(OPTIONS)
+    for name, (used, _) in METHODS.items():
+        plain = Experiment(algorithm=name, server="momentum") if "server" in used else Experiment(algorithm=name)
+        for option in OPTIONS:
+            if option in ("epochs", "server") and option in used:
+                continue  # fedsgd has one epoch; the server has momentum already, to have use of its number
+            if option in used:
+                assert plain.replace(**{option: other[option]}).build_algorithm().describe() != (
+                    plain.build_algorithm().describe()), (name, option)  # fmt: skip
+            else:
+                with pytest.raises(ArgumentError, match=f"{option} must be left alone with algorithm {name}"):
+                    Experiment(algorithm=name, **{option: other[option]})

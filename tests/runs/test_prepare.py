@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,9 +136,11 @@ def test_central_is_the_union(folder: Path) -> None:
     assert (union.columns["x"] == clients.columns["x"]).all()
 
 
-def test_passes_over_the_data() -> None:
-    assert Experiment(fraction=0.1, epochs=5).passes(clients=100, rounds=30) == 15
-    assert Experiment(fraction=0.0).passes(clients=100, rounds=30) == 0.3
+def test_passes_over_the_data(generated: Any) -> None:
+    data = generated([5] + [20] * 99)
+    assert Experiment(fraction=0.1, epochs=5).passes(data, rounds=30) == 15
+    assert Experiment(fraction=0.0).passes(data, rounds=30) == 0.3
+    assert Experiment(algorithm="dpa-sgd", period=4).passes(data, rounds=6) == 24 * (5 + 99 * 10) / (5 + 99 * 20)
 
 
 @pytest.mark.parametrize(
