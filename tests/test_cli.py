@@ -262,10 +262,11 @@ def test_topologies_are_measured_and_drawn() -> None:
 
 def test_a_run_without_a_server() -> None:
     arguments = ["run", "--algorithm", "dpa-sgd", "--topology", "ring", "--clients", "8", "--rounds", "2", "--model",
-                 "logistic", "--target", "none", "--out", "ring", "--json"]  # fmt: skip
+                 "logistic", "--target", "none", "--out", "ring", "--compute", "0.1", "--latency", "2", "--json"]  # fmt: skip
     result = fedloom(*arguments)
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
+    assert told["clock"] == pytest.approx(2 * (5 * 0.1 + 2))
     assert told["bytes_up"] == 2 * 16 * 7850 * 4
     assert told["steps"] == 2 * 8 * 5
     assert "epochs must be left alone with algorithm dpa-sgd" in fedloom(*arguments, "--epochs", "2").stderr

@@ -64,6 +64,11 @@ class MultiTask(Personalised):
     upper: str = static()
     one: bool = static()
 
+    @property
+    def has_server(self) -> bool:  # type: ignore[override]
+        """Whether models go through a server."""
+        return self.one
+
     def init(self, variables: Variables, clients: int) -> PeerState:
         """All begin with the same model, and Ω as if nobody were like anybody: I / |M|."""
         state = super().init(variables, clients)

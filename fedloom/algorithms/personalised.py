@@ -49,6 +49,7 @@ class Personalised:
     stacked = True
     apart = True
     personal = True
+    has_server = False
 
     def cohort(self, clients: int) -> int:
         """How many users take part in a round; the others keep their models."""

@@ -37,11 +37,12 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.fields import convert
 from fedloom.runs.plot import plot
 from fedloom.runs.prepare import federated
-from fedloom.runs.runner import Run, Settings, train
+from fedloom.runs.result import Run
+from fedloom.runs.runner import train
 from fedloom.runs.sweep import SWEPT, combinations, sweep
 from fedloom.runs.users import bands, mixing
 
-LISTS = ("evaluate", "drop", "categorical")
+LISTS = ("evaluate", "drop", "categorical", "private", "upper")
 """Fields that are lists themselves, and cannot be swept."""
 EXPERIMENT, SWEEP, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "sweep.json", "figure.png", "clients.png", "central"
 USERS, MIXING = "users.png", "mixing.png"
@@ -166,7 +167,7 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
     with report.live(errors, experiment.stop(), manner.shows) as watch:
         runs = sweep(data, task, algorithm, seeds=seeds, directory=folder, evaluate=experiment.splits, watch=watch,
-                     users=experiment.users == "yes", **rules, **axes)  # fmt: skip
+                     users=experiment.users == "yes", clock=experiment.build_clock(), **rules, **axes)  # fmt: skip
     plot([(r.label, r.history) for r in runs], target=experiment.target, file=folder / FIGURE)
     table = report.comparison(runs, experiment.target)
     tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
@@ -187,6 +188,7 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
         passes = experiment.passes(data, int(runs[0].history.last("round")))
         runs.append(trained(experiment.centrally(math.ceil(passes)), data.union(), folder / CENTRAL, manner))
     against = ["rounds"] if len(runs) == 1 else ["steps"]  # a round of federation and an epoch are no match
+    against += ["clock"] if experiment.compute is not None else []
     plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
@@ -231,7 +233,7 @@ def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: M
     task, algorithm = experiment.build_task(data), experiment.build_algorithm()
     write_text(folder / EXPERIMENT, experiment.to_toml())
     stop = experiment.stop()
-    settings = Settings(stop, experiment.splits, experiment.every, users=experiment.users == "yes")
+    settings = experiment.settings()
     label = f"{experiment.model}, {data.name}"
     with report.live(errors, stop, manner.shows) as watch:
         [run] = train(compiled(), data, task, [algorithm], [experiment.seed], settings, [folder], [label],

@@ -13,7 +13,7 @@ from fedloom.cli.shared import Debug, Json, Quiet, console, told
 from fedloom.errors import ArgumentError, require
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.plot import AGAINST, plot
-from fedloom.runs.runner import load
+from fedloom.runs.result import load
 from fedloom.runs.users import bands
 
 METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
@@ -22,7 +22,7 @@ METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
 def plot_command(
     directories: Annotated[list[Path], typer.Argument(help="folders of runs; several share one figure")],
     metric: Annotated[str, typer.Option(help="metrics, one row each")] = METRICS,
-    against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps; one column each")] = AXES,
+    against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps, clock; one column each")] = AXES,
     users: Annotated[bool, typer.Option("--users", help="how users fared instead, of runs with --users yes")] = False,
     file: Annotated[Path, typer.Option(help="where to save it: png, pdf or svg")] = Path("figure.png"),
     quiet: Quiet = False,

@@ -45,15 +45,15 @@ class Clusters(Program):
         """The bytes of one cluster's model."""
         return nbytes(state.variables) // (len(self.seeds) * self.algorithm.clusters)
 
-    def init(self) -> ClusterState:  # type: ignore[override]
+    def begun(self, algorithm: Clustered, seeds: Array) -> ClusterState:  # type: ignore[override]
         """Every experiment's state before its first round: every cluster begins with weights of its own."""
-        clusters, clients = jnp.arange(self.algorithm.clusters), len(self.data)
+        clusters = jnp.arange(self.algorithm.clusters)
 
         def one(algorithm: Clustered, seed: Array) -> ClusterState:
             models = jax.vmap(lambda c: self.task.init(stream(seed, INIT, c)))(clusters)
-            return algorithm.init(models, clients)
+            return algorithm.init(models, len(self.data))
 
-        states: ClusterState = machine.place(jax.jit(jax.vmap(one))(self.algorithm, self.seeds), self.plan.mesh)
+        states: ClusterState = jax.vmap(one)(algorithm, seeds)
         return states
 
     def advance(self, state: ClusterState, first: int, rounds: int) -> tuple[ClusterState, Rounds]:  # type: ignore[override]

@@ -10,6 +10,7 @@ import numpy as np
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Clustered, Method, MultiTask, Personalised
 from fedloom.data.federated import FederatedData
+from fedloom.engines.clock import Clock
 from fedloom.engines.clusters import Clusters
 from fedloom.engines.evaluate import judge
 from fedloom.engines.peers import Peers
@@ -49,11 +50,13 @@ class Compiled:
         algorithms: Sequence[Method],
         seeds: Sequence[int],
         observed: bool = False,
+        clock: Clock | None = None,
     ) -> Program:
         """One program for experiments that differ in numbers only (learning rates, epochs, …) and in their seeds.
 
         Arguments:
             observed: whether it measures every client of a round before and after its work, on the client's test data.
+            clock: on which machines it is to be; those that are lost or late do not count.
         """
         machine.devices()
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
@@ -69,7 +72,7 @@ class Compiled:
         whole = kept.resident is not None
         need = "one whose examples fit on the device, since users have models of their own"
         require(whole or not slowest.personal, "data", need, data.name)
-        return kind(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m)
+        return kind(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m, clock)
 
 
 def compiled(*, devices: int | None = None, lanes: int | None = None, stream: bool | None = None) -> Compiled:

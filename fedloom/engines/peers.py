@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
+from fedloom.engines.clock import Clock, Passed
 from fedloom.engines.lanes import Cohort, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
@@ -24,6 +26,7 @@ from fedloom.engines.users import each
 from fedloom.local import Sent
 from fedloom.mixing import Neighbours
 from fedloom.tasks.task import Task, Variables
+from fedloom.trees import member as member_of
 from fedloom.trees import nbytes
 
 if TYPE_CHECKING:
@@ -40,12 +43,48 @@ class Peers(Program):
 
     @property
     def moved(self) -> int:
-        """How many models users send each other in a round."""
-        return self.algorithm.mixer.moved(self.m)
+        """How many models users send each other, or the server, in a round."""
+        return self.m if self.algorithm.has_server else self.algorithm.mixer.moved(self.m)
 
     def model_bytes(self, state: PeerState) -> int:  # type: ignore[override]
         """The bytes of one user's model."""
         return nbytes(state.variables) // (len(self.seeds) * len(self.data))
+
+    def answers(self, clock: Clock, asked: np.ndarray, round: int, member: int) -> np.ndarray:
+        """Who is there: peers wait for each other, however long it takes."""
+        if self.algorithm.has_server:
+            return super().answers(clock, asked, round, member)
+        return clock.machines(len(self.data), round).there[asked]
+
+    def heard(self, round: int, member: int, asked: np.ndarray) -> np.ndarray:
+        """Whose model each waits for in a round, its own left out: [user, other]."""
+        users = len(self.data)
+        mixer, there = member_of(self.algorithm, member).mixer, np.isin(np.arange(users), asked)
+        told = Replies(jnp.ones(users), jnp.asarray(there), {}, round=jnp.int32(round))
+        own = not (isinstance(mixer, Neighbours) and mixer.by == "nearest")  # who is near, only all models tell
+        key = stream(int(self.seeds[member]), PEERS, round)
+        who = mixer.pick(key, told, self.m, Variables({}, {})) if own else None
+        found = np.full((users, users), who is None and self.moved > 0)
+        if who is not None:
+            found[np.arange(users)[:, None], np.asarray(who)] = True
+        np.fill_diagonal(found, False)
+        return found & there & there[:, None]
+
+    def passed(self, before: Passed, first: int, rounds: int, member: int) -> Passed:
+        """What has passed by the clock after some more rounds of an experiment."""
+        assert self.clock is not None
+        if self.algorithm.has_server:
+            return super().passed(before, first, rounds, member)
+        ready, up, down = before.ready, before.up.copy(), before.down.copy()
+        users, size = len(self.data), self.message.up
+        for round, asked in enumerate(self.asked(first, rounds)[:, member], first):
+            steps, there = np.zeros(users, int), self.clock.machines(users, round).there
+            steps[asked] = self.steps(asked[None])[0, member]
+            heard = self.heard(round, member, asked)
+            passes = heard & there & there[:, None]
+            up, down = up + size * passes.sum(0), down + size * passes.sum(1)
+            ready = self.clock.exchanged(ready, steps, heard, size, round)
+        return Passed(float(ready.max()), ready, up, down)
 
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
@@ -18,6 +18,7 @@ import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm, ServerState
 from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
+from fedloom.engines.clock import Clock, Message, Passed
 from fedloom.engines.evaluate import Judge
 from fedloom.engines.keeping import enter, returned, taken
 from fedloom.engines.lanes import Cohort, Total, work_through
@@ -68,12 +69,17 @@ class Program:
     judge: Judge
     seeds: np.ndarray
     m: int
+    clock: Clock | None = None
 
     def init(self) -> ServerState:
         """Every experiment's state before its first round."""
-        clients = len(self.data)
-        make = jax.jit(jax.vmap(lambda a, seed: a.init(self.task.init(stream(seed, INIT)), clients)))
-        states: ServerState = machine.place(make(self.algorithm, self.seeds), self.plan.mesh)
+        states: ServerState = machine.place(jax.jit(self.begun)(self.algorithm, self.seeds), self.plan.mesh)
+        return states
+
+    def begun(self, algorithm: Algorithm, seeds: Array) -> ServerState:
+        """The same inside a program."""
+        first = lambda a, seed: a.init(self.task.init(stream(seed, INIT)), len(self.data))  # noqa: E731
+        states: ServerState = jax.vmap(first)(algorithm, seeds)
         return states
 
     @property
@@ -102,15 +108,55 @@ class Program:
         placed: ServerState = machine.place(state, self.plan.mesh)
         return placed
 
-    def cohorts(self, first: int, rounds: int) -> np.ndarray:
-        """Who takes part in the rounds from the first on: (rounds, experiments, m)."""
+    @cached_property
+    def message(self) -> Message:
+        """The bytes that a client is sent in a round and sends back."""
+        if not self.moved:
+            return Message(0, 0)
+        size = self.model_bytes(jax.eval_shape(self.begun, self.algorithm, self.seeds))
+        return Message(self.down * size, size)
+
+    def asked(self, first: int, rounds: int) -> np.ndarray:
+        """Who is asked to take part in the rounds from the first on: (rounds, experiments, m)."""
         numbers = first + np.arange(rounds, dtype=np.int32)
         return np.asarray(cohorts(self.seeds, numbers, np.int32(len(self.data)), m=self.m))
 
+    def cohorts(self, first: int, rounds: int) -> np.ndarray:
+        """Who takes part: of those that are asked, by the clock, who answers in time; -1 is nobody."""
+        asked = self.asked(first, rounds)
+        if self.clock is None or (self.clock.deadline is None and not self.clock.lost):
+            return asked
+        answers = [[self.answers(self.clock, asked[r, x], first + r, x) for x in range(asked.shape[1])]
+                   for r in range(rounds)]  # fmt: skip
+        return np.where(answers, asked, -1)
+
+    def answers(self, clock: Clock, asked: np.ndarray, round: int, member: int) -> np.ndarray:
+        """Which of those that are asked in a round answer in time."""
+        return np.isfinite(self.served(clock, asked, round, member)[0])
+
+    def served(self, clock: Clock, asked: np.ndarray, round: int, member: int) -> tuple[np.ndarray, float]:
+        """The seconds after which each reply is there, and those after which the round is over."""
+        return clock.served(asked, self.steps(asked[None])[0, member], self.message, len(self.data), round)
+
+    def passed(self, before: Passed, first: int, rounds: int, member: int) -> Passed:
+        """What has passed by the clock after some more rounds of an experiment."""
+        assert self.clock is not None
+        now, ready, up, down = before.now, before.ready.copy(), before.up.copy(), before.down.copy()
+        for round, asked in enumerate(self.asked(first, rounds)[:, member], first):
+            took, over = self.served(self.clock, asked, round, member)
+            there = self.clock.machines(len(self.data), round).there[asked]
+            ready[asked[there]] = now + np.minimum(took[there], over)
+            down[asked] += self.message.down
+            up[asked[np.isfinite(took)]] += self.message.up
+            now += over
+        return Passed(now, ready, up, down)
+
     def steps(self, cohort: np.ndarray) -> np.ndarray:
-        """How many steps each of a cohort takes."""
+        """How many steps each of a cohort (…, experiments, m) takes; nobody takes none."""
         local = jax.tree.map(lambda a: np.asarray(a)[:, None], self.algorithm.local)
-        return np.asarray(local.steps(self.data.clients["train"].size[cohort], self.plan.rows))
+        return np.asarray(
+            np.where(cohort >= 0, local.steps(self.data.clients["train"].size[cohort], self.plan.rows), 0)
+        )
 
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""

@@ -158,18 +158,25 @@ class Few(Mixer):
         """How much of each is in everybody's next model."""
         raise NotImplementedError
 
+    def taken(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:
+        """The same, but one takes from oneself what there would be of those who are not there."""
+        shares = self.shares(replies, who)
+        there = jnp.where(replies.present[who], shares, 0)
+        return there.at[:, 0].add((shares - there).sum(1))
+
     def matrix(self, replies: Replies, who: Who = None) -> Float[Array, "K K"]:
         """The shares as rows of M."""
         assert who is not None
         k = len(who)
-        return jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.shares(replies, who))
+        rows = jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.taken(replies, who))
+        return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
     def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
         """M·X, one of the few after another; who is not there keeps its own. A model that has ceased to be numbers
         spoils only the mixes that it is in.
         """
         assert who is not None
-        bad, shares = broken(models), self.shares(replies, who)
+        bad, shares = broken(models), self.taken(replies, who)
         clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
 
         def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:

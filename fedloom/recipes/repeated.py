@@ -16,7 +16,9 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.fitting import fine_tune
 from fedloom.runs.history import History
 from fedloom.runs.prepare import federated
-from fedloom.runs.runner import Run, Settings, train
+from fedloom.runs.result import Run
+from fedloom.runs.runner import train
+from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users
 
 CONFIDENCE = 0.95
@@ -106,7 +108,7 @@ def apart(seeds: int) -> Callable[[Experiment, Begin | None], Columns]:
 
 def settings(e: Experiment) -> Settings:
     """How an experiment is run."""
-    return Settings(e.stop(), e.splits, e.every, users=e.users == "yes")
+    return e.settings()
 
 
 def finished(runs: Sequence[Run]) -> Sequence[Run]:

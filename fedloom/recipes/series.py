@@ -17,7 +17,8 @@ from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.prepare import federated
-from fedloom.runs.runner import Settings, train
+from fedloom.runs.runner import train
+from fedloom.runs.settings import Settings
 
 Columns = Mapping[str, Sequence[float]]
 DIGITS = 6

@@ -16,7 +16,10 @@ from fedloom.engines import Compiled
 from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Point, Trial
 from fedloom.recipes.partial import Partial
 from fedloom.runs.history import History
-from fedloom.runs.runner import Run, Settings, Watch, train
+from fedloom.runs.ongoing import Watch
+from fedloom.runs.result import Run
+from fedloom.runs.runner import train
+from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import with_number
 

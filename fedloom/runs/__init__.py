@@ -4,7 +4,8 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.fitting import fine_tune
 from fedloom.runs.history import History
 from fedloom.runs.plot import plot
-from fedloom.runs.runner import Run, load, run
+from fedloom.runs.result import Run, load
+from fedloom.runs.runner import run
 from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import sweep
 from fedloom.runs.users import Users

@@ -32,10 +32,12 @@ from fedloom.algorithms import (
 )
 from fedloom.combine import Weighting, excluding
 from fedloom.data import FederatedData
+from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
 from fedloom.runs.catalogue import INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.fields import about, convert
+from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, rescaled
 
@@ -111,6 +113,14 @@ class Experiment:
     server: str = about("the server's step: average, momentum, adagrad, adam or yogi", "average")
     server_lr: float = about("the server's learning rate", 1.0)
     server_momentum: float = about("the server's momentum, with server momentum", 0.9)
+    compute: str | None = about("seconds a worker takes for a step, by a simulated clock", None, group="Time")
+    latency: str = about("seconds that a message is under way", "0", group="Time")
+    bandwidth: str | None = about("bytes a second through a worker's link", None, missing="unlimited", group="Time")
+    server_bandwidth: float | None = about(
+        "bytes a second through the server's", None, missing="unlimited", group="Time"
+    )
+    lost: float = about("the probability that a worker is lost in a round", 0.0, group="Time")
+    deadline: float | None = about("seconds after which whoever has not answered is given up", None, group="Time")
     rounds: int = about("stop after this many rounds", 200, group="Stopping")
     target: float | None = about("stop when test accuracy reaches this, or none", 0.97, group="Stopping")
     patience: int | None = about("stop after this many rounds without improvement, or none", None, group="Stopping")
@@ -147,6 +157,7 @@ class Experiment:
             object.__setattr__(self, "batch_size", None)
         self._check_used()
         self.build_algorithm()
+        self.build_clock()
         self.stop()
 
     def _check_used(self) -> None:
@@ -252,6 +263,27 @@ class Experiment:
         on, metric = self.exclude_by.split("-")
         return excluding(self.exclude, by, metric, on, self.moment)
 
+    def build_clock(self) -> Clock | None:
+        """The clock, if there is one; its machines are those of the data's seed."""
+        if self.compute is None:
+            for name in ("latency", "bandwidth", "server_bandwidth", "lost", "deadline"):
+                given, usual = getattr(self, name), next(f.default for f in dataclasses.fields(self) if f.name == name)
+                require(given == usual, name, "left alone without a clock (set compute)", given)
+            return None
+        alone = f"left alone with algorithm {self.algorithm}, which has no server"
+        served = self.algorithm not in ("personalised", "local", "central", "dpa-sgd", "dpa-sgd-mtl")
+        require(served or self.server_bandwidth is None, "server_bandwidth", alone, self.server_bandwidth)
+        most = float("inf")
+        return clock(
+            self.compute, latency=self.latency, bandwidth=most if self.bandwidth is None else self.bandwidth,
+            server_bandwidth=most if self.server_bandwidth is None else self.server_bandwidth, lost=self.lost,
+            deadline=self.deadline, seed=self.data_seed,
+        )  # fmt: skip
+
+    def settings(self) -> Settings:
+        """How it is run."""
+        return Settings(self.stop(), self.splits, self.every, users=self.users == "yes", clock=self.build_clock())
+
     def passes(self, data: FederatedData, rounds: int) -> float:
         """How many passes over everybody's data so many rounds amount to."""
         algorithm, sizes = self.build_algorithm(), data.clients["train"].size
@@ -262,9 +294,9 @@ class Experiment:
 
     def centrally(self, passes: int) -> Experiment:
         """The same model trained on the union of all data, in one place: plain training for so many epochs."""
-        kept = ("batch_size", "lr", "decay", "optimizer")
+        kept = ("batch_size", "lr", "decay", "optimizer", "compute")
         plain = {f.name: f.default for f in dataclasses.fields(self)
-                 if f.metadata["group"] == "Algorithm" and f.name not in kept}  # fmt: skip
+                 if f.metadata["group"] in ("Algorithm", "Time") and f.name not in kept}  # fmt: skip
         until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
         return self.replace(**plain | until | {"algorithm": "central", "fraction": 1.0, "users": "no"})
 

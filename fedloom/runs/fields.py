@@ -20,7 +20,7 @@ def convert(f: dataclasses.Field[Any], value: Any) -> Any:
 
     >>> @dataclasses.dataclass
     ... class Example:
-    ...     batch_size: "int | None" = about("B, or all", 10, missing="all")
+    ...     batch_size: int | None = about("B, or all", 10, missing="all")
     >>> [f] = dataclasses.fields(Example)
     >>> convert(f, "7"), convert(f, "all")
     (7, None)

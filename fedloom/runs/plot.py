@@ -15,10 +15,10 @@ from fedloom.errors import UnknownName, choose
 from fedloom.runs.history import History
 from fedloom.style import STYLE, save
 
-AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps"}
+AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
 """What a curve can be drawn against → the column it is."""
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent, both ways", "seconds": "seconds",
-        "steps": "local steps"}  # fmt: skip
+        "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
 
 
@@ -38,7 +38,7 @@ def plot(
     Arguments:
         runs: (label, history) pairs.
         metrics: such as ``accuracy`` and ``loss``.
-        against: any of rounds, bytes, seconds, steps.
+        against: any of rounds, bytes, seconds, steps, and clock where the runs had one.
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """

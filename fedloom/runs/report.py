@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedloom.runs.history import History
-from fedloom.runs.runner import Run, Watch
+from fedloom.runs.ongoing import Watch
+from fedloom.runs.result import Run
 from fedloom.runs.stopping import Stop
 
 LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
@@ -85,6 +86,9 @@ def summary(run: Run) -> Group:
         f"{int(history.last('round')):,} rounds, {int(history.last('steps')):,} local steps, "
         f"{moved / 1e6:,.0f} MB sent, {history.last('seconds'):.1f} s"
     )
+    if "clock" in history.columns:
+        busiest = history.last("busiest_bytes") / 1e6
+        cost += f"; by the clock {history.last('clock'):,.1f} s, {busiest:,.1f} MB through the busiest link"
     return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, Text(cost, style="dim"))
 
 

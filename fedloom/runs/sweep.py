@@ -14,9 +14,13 @@ import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
+from fedloom.engines.clock import Clock
 from fedloom.errors import ArgumentError, UnknownName, require
 from fedloom.runs.checks import check
-from fedloom.runs.runner import Run, Settings, Watch, _known, train
+from fedloom.runs.ongoing import Watch
+from fedloom.runs.result import Run
+from fedloom.runs.runner import known, train
+from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
 
@@ -59,6 +63,7 @@ def sweep(
     evaluate: Sequence[str] = ("test",),
     every: int = 1,
     users: bool = False,
+    clock: Clock | None = None,
     directory: str | Path | None = None,
     engine: Compiled | None = None,
     watch: Callable[[Sequence[str]], Watch] | None = None,
@@ -79,7 +84,7 @@ def sweep(
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     require(len(numbers) > 0, "seeds", "at least one", seeds)
-    settings = Settings(Stop(rounds, seconds, target, patience), _known(data, evaluate), every, users=users)
+    settings = Settings(Stop(rounds, seconds, target, patience), known(data, evaluate), every, users=users, clock=clock)
     engine = engine or compiled()
     points = combinations(algorithm, axes, numbers)
     for point in points:

@@ -105,6 +105,13 @@ def test_it_builds_what_it_says() -> None:
         ('algorithm = "local"\nexclude = 1.0', "exclude must be left alone with algorithm local"),
         ('algorithm = "personalised"\nserver_momentum = 0.5', "server_momentum must be left alone with algorithm pers"),
         ('algorithm = "central"\nweighting = "uniform"', "weighting must be left alone with algorithm central"),
+        ('latency = "0.1"', "latency must be left alone without a clock"),
+        ('compute = "0.1"\nlost = 0.1', "deadline must be given where workers are lost"),
+        ('compute = "soon"', "compute must be a number, lognormal:"),
+        (
+            'algorithm = "dpa-sgd"\ncompute = "0.1"\nserver_bandwidth = 1e6',
+            "server_bandwidth must be left alone with algorithm dpa-sgd, which has no server",
+        ),
         ("lambda1 = 0.1", "lambda1 must be left alone with algorithm fedavg"),
         ('algorithm = "fedavg-mtl"\nlambda2 = -1.0', "lambda2 must be at least 0, but is -1.0"),
         ('algorithm = "dpa-sgd-mtl"\nepochs = 2', "epochs must be left alone with algorithm dpa-sgd-mtl"),

@@ -42,5 +42,5 @@ def test_several_runs_share_a_figure() -> None:
 def test_unknown_names() -> None:
     with pytest.raises(UnknownName, match="metric must be one of accuracy, loss, but is 'f1'"):
         plot([("a", HISTORY)], metrics=["f1"])
-    with pytest.raises(UnknownName, match="against must be one of bytes, rounds, seconds, steps, but is 'time'"):
+    with pytest.raises(UnknownName, match="against must be one of bytes, clock, rounds, seconds, steps, but is 'time'"):
         plot([("a", HISTORY)], against=["time"])

@@ -16,13 +16,15 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-import fedloom.runs.runner as runner
+import fedloom.runs.ongoing as ongoing
 from fedloom.algorithms import Kept, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Program
 from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName
 from fedloom.runs import checkpoint
-from fedloom.runs.runner import Settings, evened
+from fedloom.runs.restore import evened
+from fedloom.runs.runner import train
+from fedloom.runs.settings import Settings
 from fedloom.tasks import Variables
 from fedloom.trees import flatten
 
@@ -154,12 +156,13 @@ def test_runs_work_in_other_threads(generated: Make) -> None:
 SCRIPT = """
 import sys
 import fedloom as fl
-from fedloom.runs import runner
+from fedloom.runs.settings import Settings
+from fedloom.runs.runner import train
 from fedloom.runs.stopping import Stop
 data = fl.data.mnist().partition(fl.partition.iid(2000))
-settings = runner.Settings(Stop(rounds=40), ("test",), 1, save_seconds=0.0)
-runner.train(fl.engines.compiled(), data, fl.tasks.logistic(), [fl.fedavg(fraction=0.02)], [3], settings,
-             [__import__("pathlib").Path(sys.argv[1])], ["killed"])
+settings = Settings(Stop(rounds=40), ("test",), 1, save_seconds=0.0)
+train(fl.engines.compiled(), data, fl.tasks.logistic(), [fl.fedavg(fraction=0.02)], [3], settings,
+      [__import__("pathlib").Path(sys.argv[1])], ["killed"])
 """
 
 
@@ -239,12 +242,12 @@ def test_experiments_that_stopped_leave_the_program(
     engine, algorithms = fl.engines.compiled(lanes=3, devices=1), [fl.fedavg(lr=lr) for lr in (0.1, 0.2, 0.3, 0.4)]
     settings = Settings(fl.runs.Stop(rounds=6), ("test",))
 
-    def go(race: runner.Race | None) -> list[fl.Run]:
+    def go(race: ongoing.Race | None) -> list[fl.Run]:
         names = [f"{i}" for i in range(4)]
-        return runner.train(engine, data, task, algorithms, [0, 1, 2, 3], settings, [None] * 4, names, race=race)
+        return train(engine, data, task, algorithms, [0, 1, 2, 3], settings, [None] * 4, names, race=race)
 
     whole = go(None)
-    monkeypatch.setattr(runner, "COMPILING", 0.0)
+    monkeypatch.setattr(ongoing, "COMPILING", 0.0)
     sizes = []
     place = Program.place
     monkeypatch.setattr(Program, "place", lambda self, state: sizes.append(self.plan.members) or place(self, state))

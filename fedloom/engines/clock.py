@@ -1,0 +1,180 @@
+"""Clock: how many seconds a run would take on given machines and links. Nothing is waited for; it is pure and seeded.
+
+Worker k takes s_k seconds a step; its link has a latency of l_k seconds and carries b_k bytes a second, shared by the
+messages that pass it at once. A message of n bytes from i to j, beside d_i others out of i and d_j others into j, takes
+
+    max(l_i, l_j) + n · max(d_i / b_i, d_j / b_j)
+
+A server's round ends with its slowest participant: everybody is sent the model, works, and sends its own back,
+
+    T ← T + max_k (down_k + steps_k·s_k + up_k)
+
+while a peer waits for its neighbours alone, which may be ahead of others or behind:
+
+    t_k ← max(c_k, max_{i ∈ N(k)} (c_i + message_ik)),   c_k = t_k + steps_k·s_k
+
+A participant may be lost in a round, with some probability: it does nothing. A server gives up those who have not
+answered at its deadline, lost or late, and averages the others'; a peer goes on without a lost neighbour at its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedloom.engines.quantity import Quantity, quantity
+from fedloom.errors import require
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+COMPUTE, LATENCY, BANDWIDTH, LOST = range(4)  # what random numbers are for
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Machines and links; build it with :func:`clock`."""
+
+    compute: Quantity
+    latency: Quantity
+    bandwidth: Quantity
+    server_bandwidth: float
+    lost: float
+    deadline: float | None
+    seed: int
+
+    def machines(self, workers: int, round: int) -> Machines:
+        """What everybody has in a round."""
+        of = lambda what, purpose: what.of(workers, round, [self.seed, purpose])  # noqa: E731
+        absent = np.random.default_rng([self.seed, LOST, round]).random(workers) < self.lost
+        return Machines(of(self.compute, COMPUTE), of(self.latency, LATENCY), of(self.bandwidth, BANDWIDTH), ~absent)
+
+    def served(
+        self, cohort: Int[np.ndarray, " m"], steps: Int[np.ndarray, " m"], message: Message, workers: int, round: int
+    ) -> tuple[Float[np.ndarray, " m"], float]:
+        """The seconds after which each participant's reply is with the server, infinite where it never will be in
+        time; and those after which the round ends.
+
+        Arguments:
+            cohort: who takes part.
+            steps: that each takes.
+            message: the bytes each way.
+            workers: how many there are.
+        """
+        has = self.machines(workers, round)
+        each = np.maximum(len(cohort) / self.server_bandwidth, 1 / has.bandwidth[cohort])
+        ways = 2 * has.latency[cohort] + (message.down + message.up) * each
+        took = np.where(has.there[cohort], ways + steps * has.compute[cohort], np.inf)
+        if self.deadline is None:
+            return took, float(took.max(initial=0.0))
+        return np.where(took <= self.deadline, took, np.inf), min(float(took.max(initial=0.0)), self.deadline)
+
+    def exchanged(
+        self,
+        ready: Float[np.ndarray, " K"],
+        steps: Int[np.ndarray, " K"],
+        heard: Bool[np.ndarray, "K K"],
+        size: int,
+        round: int,
+    ) -> Float[np.ndarray, " K"]:
+        """When each peer can begin its next round.
+
+        Arguments:
+            ready: when each began this one.
+            steps: that each takes.
+            heard: whose messages each waits for: [k, i], never its own.
+            size: the bytes of a message.
+        """
+        has = self.machines(len(ready), round)
+        done = ready + np.where(has.there, steps * has.compute, 0.0)
+        passes = heard & has.there & has.there[:, None]
+        out, into = passes.sum(0), passes.sum(1)
+        k, i = np.nonzero(passes)
+        message = np.maximum(has.latency[i], has.latency[k]) + size * np.maximum(
+            out[i] / has.bandwidth[i], into[k] / has.bandwidth[k]
+        )
+        ahead = done.copy()
+        np.maximum.at(ahead, k, done[i] + message)
+        if self.deadline is not None:
+            gone = (heard & ~has.there).any(1) & has.there
+            ahead = np.where(gone, np.maximum(ahead, done + self.deadline), ahead)
+        return ahead
+
+    def describe(self) -> dict[str, Any]:
+        """What it is made of."""
+        return {"clock": repr(self)}
+
+
+@dataclass(frozen=True)
+class Message:
+    """The bytes that are sent to a participant in a round, and those that it sends back."""
+
+    down: int
+    up: int
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What has passed by the clock since a run began.
+
+    Arguments:
+        now: the seconds after which all that happened had happened.
+        ready: those after which each worker was done.
+        up, down: the bytes that each worker sent and was sent.
+    """
+
+    now: float
+    ready: Float[np.ndarray, " K"]
+    up: Float[np.ndarray, " K"]
+    down: Float[np.ndarray, " K"]
+
+
+def nothing(workers: int) -> Passed:
+    """Before a run."""
+    return Passed(0.0, np.zeros(workers), np.zeros(workers), np.zeros(workers))
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Everybody's seconds a step, latency and bandwidth in a round, and who is there."""
+
+    compute: Float[np.ndarray, " K"]
+    latency: Float[np.ndarray, " K"]
+    bandwidth: Float[np.ndarray, " K"]
+    there: Bool[np.ndarray, " K"]
+
+
+def clock(
+    compute: float | str | Quantity,
+    *,
+    latency: float | str | Quantity = 0.0,
+    bandwidth: float | str | Quantity = float("inf"),
+    server_bandwidth: float = float("inf"),
+    lost: float = 0.0,
+    deadline: float | None = None,
+    seed: int = 0,
+) -> Clock:
+    """A clock that tells how long a run would take. For what a quantity can be see :func:`fedloom.engines.quantity`.
+
+    Arguments:
+        compute: seconds that a worker takes for a step.
+        latency: seconds from sending a message to its arrival, beside what its bytes take.
+        bandwidth: bytes a second through a worker's link.
+        server_bandwidth: bytes a second through the server's.
+        lost: the probability that a worker is lost in a round.
+        deadline: seconds after which those who have not answered are given up.
+        seed: of everything random in it.
+
+    >>> clock(0.1, lost=0.2)
+    Traceback (most recent call last):
+    fedloom.errors.ArgumentError: deadline must be given where workers are lost, or nobody would ever go on, but is None
+    """
+    require(server_bandwidth > 0, "server_bandwidth", "above 0", server_bandwidth)
+    require(0 <= lost < 1, "lost", "at least 0 and below 1", lost)
+    require(deadline is None or deadline > 0, "deadline", "above 0", deadline)
+    needed = lost == 0 or deadline is not None
+    require(needed, "deadline", "given where workers are lost, or nobody would ever go on", deadline)
+    return Clock(quantity("compute", compute), quantity("latency", latency),
+                 quantity("bandwidth", bandwidth, least=1.0), server_bandwidth, lost, deadline, seed)  # fmt: skip

@@ -1,0 +1,200 @@
+"""Ongoing: experiments under way in one program: advance, evaluate, record, save, and take leave."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import fedloom.runs.checkpoint as checkpoint
+import fedloom.runs.model as model
+from fedloom.algorithms import Method, ServerState
+from fedloom.engines import Program
+from fedloom.engines.clock import Passed, nothing
+from fedloom.engines.program import Rounds
+from fedloom.runs.history import History
+from fedloom.runs.interrupt import interruptible
+from fedloom.runs.restore import Identity
+from fedloom.runs.result import HISTORY, MODEL, USERS, Run
+from fedloom.runs.settings import Settings
+from fedloom.runs.users import Users, present, summary
+from fedloom.trees import flatten, member, stack
+
+Watch = Callable[[Sequence[History]], None]
+Race = Callable[[Sequence[History]], Collection[int]]
+"""Histories → which of the experiments need not go on."""
+COMPILING = 15.0  # seconds that another program may take to compile
+
+
+class Ongoing:
+    """Experiments under way in one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        rebuild: Callable[[Sequence[int]], Program],
+        settings: Settings,
+        folders: list[Path | None],
+        identities: list[Identity],
+        labels: list[str],
+        algorithms: Sequence[Method],
+        histories: list[History],
+    ) -> None:
+        self.program, self.rebuild, self.settings, self.folders = program, rebuild, settings, folders
+        self.identities, self.labels, self.algorithms, self.histories = identities, labels, algorithms, histories
+        self.watch: Watch | None = None
+        self.race: Race | None = None
+        self.users = [Users() for _ in histories]
+        self.finished: dict[int, Run] = {}
+        self.inside = list(range(len(histories)))  # the experiments that the program computes, in its order
+        before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
+        self.began = time.perf_counter() - before
+        self.saved = time.perf_counter()
+        self.passed = [self.until(i) for i in range(len(histories))]
+        self.took = list[float]()  # seconds of each turn of the program's loop; the first one compiles
+
+    def run(self, state: ServerState) -> list[Run]:
+        """Advance, evaluate and record until every experiment has stopped."""
+        if not len(self.histories[0]):
+            self.record(state, None)
+        self.settle(state)
+        with interruptible() as interrupted:
+            while len(self.finished) < len(self.histories) and not interrupted():
+                before, start = state, time.perf_counter()
+                now = int(np.max(np.asarray(state.round)))
+                rounds = min(self.settings.every, self.settings.stop.rounds - now)
+                state, did = self.program.advance(state, now, rounds)
+                self.record(state, did)
+                self.settle(state, before)
+                self.took.append(time.perf_counter() - start)
+                state = self.shrink(state, now + rounds)
+                if time.perf_counter() - self.saved > self.settings.save_seconds:
+                    self.save(state)
+        for i in self.active:
+            self.finish(i, self.of(state, i), "interrupted; it can be resumed")
+        return [self.finished[i] for i in range(len(self.histories))]
+
+    def until(self, i: int) -> Passed:
+        """What has passed by the clock in the rounds that an experiment has done."""
+        begun, rounds = (
+            nothing(len(self.program.data)),
+            int(self.histories[i].last("round")) if self.histories[i] else 0,
+        )
+        return self.program.passed(begun, 0, rounds, i) if self.program.clock else begun
+
+    @property
+    def active(self) -> list[int]:
+        """The experiments that have not stopped."""
+        return [i for i in range(len(self.histories)) if i not in self.finished]
+
+    def of(self, state: ServerState, i: int) -> ServerState:
+        """The state of one experiment."""
+        mine: ServerState = member(state, self.inside.index(i))
+        return mine
+
+    def shrink(self, state: ServerState, now: int) -> ServerState:
+        """Go on in a smaller program if that saves more than compiling it costs."""
+        gone = 1 - len(self.active) / len(self.inside)
+        turns = (self.settings.stop.rounds - now) / self.settings.every
+        if gone < 0.5 or not self.active or gone * min(self.took[1:], default=0.0) * turns < COMPILING:
+            return state
+        kept = stack([self.of(state, i) for i in self.active])
+        self.inside = self.active
+        self.program, self.took = self.rebuild(self.inside), []
+        return self.program.place(kept)
+
+    def record(self, state: ServerState, did: Rounds | None) -> None:
+        """Evaluate, and add a row to every history that goes on."""
+        measured = {split: self.program.evaluate(state, split) for split in self.settings.splits}
+        seconds = time.perf_counter() - self.began
+        for i in self.active:
+            history, at = self.histories[i], self.inside.index(i)
+            metrics = {f"{s}_{name}": float(v[at]) for s, values in measured.items() for name, v in values.items()}
+            row = {**costs(self.program, state, did, history, at), "seconds": seconds, **metrics}
+            if self.program.clock:
+                row |= self.pass_time(i, int(row["round"]))
+            if did is not None and did.users:
+                each = present({name: np.asarray(values)[-1, at] for name, values in did.users.items()})
+                self.users[i] += {"round": np.int64(row["round"]), **each}
+                row |= summary(each)
+            self.histories[i] = history + row
+        if self.watch:
+            self.watch(self.histories)
+
+    def pass_time(self, i: int, now: int) -> dict[str, float]:
+        """Let the clock go on to a round, and read it: seconds, and bytes in all and through the busiest link."""
+        done = int(self.histories[i].last("round")) if self.histories[i] else 0
+        self.passed[i] = passed = self.program.passed(self.passed[i], done, now - done, self.inside.index(i))
+        sent = {"bytes_up": float(passed.up.sum()), "bytes_down": float(passed.down.sum())}
+        return {"clock": passed.now, **sent, "busiest_bytes": float((passed.up + passed.down).max())}
+
+    def settle(self, state: ServerState, before: ServerState | None = None) -> None:
+        """Take leave of the experiments that have stopped."""
+        for i in self.active:
+            row = self.histories[i].rows[-1]
+            broken = [name for name, value in row.items() if not math.isfinite(value)]
+            if broken and before is not None:
+                self.diverge(i, self.of(before, i), broken[0])
+            elif reason := self.settings.stop.reason(self.histories[i]):
+                self.finish(i, self.of(state, i), reason)
+        for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
+            self.finish(i, self.of(state, i), "overtaken by others")
+
+    def diverge(self, i: int, good: ServerState, name: str) -> None:
+        """Stop an experiment whose numbers ceased to be numbers, at its last good state."""
+        row, local = self.histories[i].rows[-1], self.algorithms[i].local
+        self.histories[i] = History(self.histories[i].rows[:-1])
+        self.users[i] = self.users[i].before(int(row["round"]))
+        kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
+        rate = float(local.lr) * float(local.decay) ** (row["round"] - 1)
+        why = f"{name.replace('_', ' ')} is {row[name]} after round {int(row['round'])} with learning rate {rate:g}"
+        self.finish(i, good, f"diverged: {why}{kept}; try a smaller learning rate", diverged=True)
+
+    def finish(self, i: int, state: ServerState, reason: str, diverged: bool = False) -> None:
+        """An experiment's last word: checkpoint, history and model on disk."""
+        folder = self.folders[i]
+        host: ServerState = jax.tree.map(np.array, state)
+        self.finished[i] = Run(
+            self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i], self.passed[i]
+        )
+        if folder:
+            self.write(i, host)
+            model.save(folder / MODEL, host.variables)
+
+    def save(self, state: ServerState) -> None:
+        """Checkpoint every experiment that goes on."""
+        for i in self.active:
+            if self.folders[i]:
+                self.write(i, jax.tree.map(np.array, self.of(state, i)))
+        self.saved = time.perf_counter()
+
+    def write(self, i: int, state: ServerState) -> None:
+        """One experiment's checkpoint and its history."""
+        folder, rows = self.folders[i], [dict(row) for row in self.histories[i].rows]
+        assert folder is not None
+        about = {"identity": self.identities[i], "label": self.labels[i], "rows": rows}
+        users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
+        checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
+        checkpoint.write_text(folder / HISTORY, json.dumps({"label": self.labels[i], "rows": rows}, indent=1) + "\n")
+
+
+def costs(program: Program, state: ServerState, did: Rounds | None, history: History, i: int) -> dict[str, float]:
+    """What an experiment has cost so far."""
+    if did is None:
+        return {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0, "update_norm": 0.0}
+    last = history.rows[-1]
+    first, rounds = int(last["round"]), len(did.norm)
+    steps = program.steps(program.cohorts(first, rounds))[:, i].sum()
+    moved = rounds * program.moved * program.model_bytes(state)
+    return {
+        "round": first + rounds,
+        "steps": last["steps"] + int(steps),
+        "bytes_up": last["bytes_up"] + moved,
+        "bytes_down": last["bytes_down"] + program.down * moved,
+        "update_norm": float(did.norm[-1, i]),
+    }

@@ -1,0 +1,79 @@
+"""Result: what came of an experiment, in memory or in the folder where it is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fedloom.runs.checkpoint as checkpoint
+import fedloom.runs.model as model
+from fedloom.engines.clock import Passed
+from fedloom.errors import CheckpointError
+from fedloom.runs.history import History, from_rows
+from fedloom.runs.plot import plot as draw
+from fedloom.runs.users import Users, from_arrays
+from fedloom.tasks import Variables
+
+HISTORY, MODEL = "history.json", "model.safetensors"
+USERS = "each user's "  # before the names of what is measured of users, in a checkpoint
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of an experiment.
+
+    Arguments:
+        label: what it is called in tables and figures.
+        history: what was measured, round by round.
+        variables: the final model.
+        stopped: why it stopped.
+        diverged: whether its numbers ceased to be numbers.
+        directory: where it is kept, if anywhere.
+        users: how each client did, where that was asked for.
+        passed: what passed by the clock, if there was one: the seconds and bytes of every worker.
+    """
+
+    label: str
+    history: History
+    variables: Variables
+    stopped: str
+    diverged: bool = False
+    directory: Path | None = None
+    users: Users = field(default_factory=Users)
+    passed: Passed | None = None
+
+    def __repr__(self) -> str:
+        return f"Run({self.label!r}: {int(self.history.last('round')):,} rounds, {self.stopped})"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ran to its end: neither interrupted nor diverged."""
+        return not self.diverged and not self.stopped.startswith("interrupted")
+
+    def plot(self, metric: str = "accuracy", against: str = "rounds", file: str | Path | None = None) -> Any:
+        """Draw a metric against rounds, bytes or seconds; returns the matplotlib figure."""
+        return draw([(self.label, self.history)], metrics=[metric], against=[against], file=file)
+
+    def save(self, file: str | Path) -> None:
+        """Write the final model as safetensors."""
+        model.save(Path(file), self.variables)
+
+
+def load(directory: str | Path) -> Run:
+    """A run that was kept in a folder: its history and, if it has one, its model."""
+    folder = Path(directory)
+    if not (folder / HISTORY).is_file():
+        raise CheckpointError(f"{folder} holds no run: there is no {HISTORY}")
+    stored = json.loads((folder / HISTORY).read_text())
+    history = from_rows(stored["rows"])
+    variables = model.load(folder / MODEL) if (folder / MODEL).is_file() else Variables({}, {})
+    had_users = any(name.startswith("users_") for row in history.rows for name in row)
+    kept = checkpoint.read(folder)[0] if had_users else None
+    return Run(stored["label"], history, variables, "loaded", False, folder, measured(kept) if kept else Users())
+
+
+def measured(stored: checkpoint.Checkpoint) -> Users:
+    """What a checkpoint holds of users."""
+    return from_arrays({name.removeprefix(USERS): a for name, a in stored.arrays.items() if name.startswith(USERS)})
