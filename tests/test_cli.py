@@ -262,7 +262,8 @@ def test_topologies_are_measured_and_drawn() -> None:
 
 def test_a_run_without_a_server() -> None:
     arguments = ["run", "--algorithm", "dpa-sgd", "--topology", "ring", "--clients", "8", "--rounds", "2", "--model",
-                 "logistic", "--target", "none", "--out", "ring", "--compute", "0.1", "--latency", "2", "--json"]  # fmt: skip
+                 "logistic", "--target", "none", "--out", "ring", "--compute", "0.1", "--latency", "2",
+                 "--json"]  # fmt: skip
     result = fedloom(*arguments)
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
