@@ -7,6 +7,7 @@ from fedloom.algorithms.fedavg import fedavg
 from fedloom.algorithms.fedsgd import fedsgd
 from fedloom.algorithms.multi_task import MultiTask, dpa_sgd_mtl, fedavg_mtl
 from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
+from fedloom.algorithms.push_sum import PushSum, push_sum
 from fedloom.algorithms.server import SERVERS, Server, server
 from fedloom.algorithms.variants import ditto, fedbn, fedper, fedprox, fedrep, qfedavg, scaffold
 
@@ -23,6 +24,7 @@ __all__ = [
     "MultiTask",
     "PeerState",
     "Personalised",
+    "PushSum",
     "Server",
     "ServerState",
     "ditto",
@@ -38,6 +40,7 @@ __all__ = [
     "ifca",
     "local_only",
     "personalised",
+    "push_sum",
     "qfedavg",
     "scaffold",
     "server",

@@ -28,10 +28,14 @@ def dpa_sgd(
     >>> dpa_sgd("ring", period=3, lr=0.05).describe()["period"]
     3
     """
+    mixer = mixed(topology, weights, options)
+    return Personalised(sgd(period=period, **options), mixer, 1.0).checked()
+
+
+def mixed(topology: str | Mixer, weights: str, options: dict[str, Any]) -> Mixer:
+    """The mixer of a topology, whose options are taken out of the others."""
     ours = {name: options.pop(name) for name in ("degree", "share", "rewired", "sparsity", "seed") if name in options}
     if isinstance(topology, str):
-        mixer: Mixer = along(topology, weights, **ours)
-    else:
-        require(not ours, "topology", "a name, to have options", sorted(ours))
-        mixer = topology
-    return Personalised(sgd(period=period, **options), mixer, 1.0).checked()
+        return along(topology, weights, **ours)
+    require(not ours, "topology", "a name, to have options", sorted(ours))
+    return topology

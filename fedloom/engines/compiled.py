@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Clustered, Method, MultiTask, Personalised
+from fedloom.algorithms import Clustered, Method, MultiTask, Personalised, PushSum
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock
 from fedloom.engines.clusters import Clusters
@@ -21,7 +21,7 @@ from fedloom.errors import require
 from fedloom.tasks.task import Task
 from fedloom.trees import stack
 
-KINDS: dict[type, type[Program]] = {Personalised: Peers, MultiTask: Peers, Clustered: Clusters}
+KINDS: dict[type, type[Program]] = {Personalised: Peers, MultiTask: Peers, PushSum: Peers, Clustered: Clusters}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Mixing: whose models make up whose, as a matrix M whose rows sum to one: X ← M·X over all clients' models."""
 
-from fedloom.mixing.gossip import Gossip, Topology, from_matrix, gossip, one_peer_exponential, topology
+from fedloom.mixing.gossip import Gossip, Push, Topology, from_matrix, gossip, one_peer_exponential, pushed, topology
 from fedloom.mixing.graph import GRAPHS, Graph, graph
 from fedloom.mixing.matching import Matcha, matcha, random_pairs
 from fedloom.mixing.matrix import WEIGHTS, is_doubly_stochastic, weights, zeta
@@ -16,6 +16,7 @@ __all__ = [
     "Mixer",
     "Neighbours",
     "Personal",
+    "Push",
     "Topology",
     "from_matrix",
     "gossip",
@@ -26,6 +27,7 @@ __all__ = [
     "neighbours",
     "one_peer_exponential",
     "personal",
+    "pushed",
     "random_pairs",
     "topology",
     "weights",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from fedloom.combine.replies import Replies
 from fedloom.errors import choose, require
 from fedloom.mixing.graph import GRAPHS, Graph, graph, parsed
-from fedloom.mixing.matrix import WEIGHTS, checked, weights
+from fedloom.mixing.matrix import WEIGHTS, checked, push, weights
 from fedloom.mixing.mixer import Few, Mixer, checksum
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fedloom.mixing.mixer import Who
 
 ONE_PEER = "one-peer-exponential"
+PUSH = "push"
 
 
 @record
@@ -32,16 +34,16 @@ class Gossip(Few):
     Arguments:
         index: whom each worker averages, itself first, and padded with itself: (matrices, workers, a few).
         share: how much each counts; padding counts nothing.
-        name: what it is called.
         links: how many models are sent in a round, for each matrix.
+        name: what it is called.
 
     Build it with :func:`gossip`, :func:`one_peer_exponential` or :func:`from_matrix`.
     """
 
     index: Int[Array | np.ndarray, "T K p"]
     share: Float[Array | np.ndarray, "T K p"]
-    name: str = static()
     links: tuple[int, ...] = static()
+    name: str = static()
 
     def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Who:  # noqa: ARG002
         """One's neighbours in this round."""
@@ -60,6 +62,20 @@ class Gossip(Few):
     def describe(self) -> dict[str, Any]:
         """Its name, and a sum of its numbers by which another of that name is known."""
         return {"mixing": self.name, "matrix": checksum(self.index, self.share)}
+
+
+@record
+class Push(Gossip):
+    """X ← A·X, whose columns sum to one: everybody splits what it has among itself and those who hear it, and keeps the
+    part of those who are not there.
+    """
+
+    def taken(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:
+        """What each takes of everybody's; of its own, what it has not given away."""
+        both = replies.present[who] & replies.present[:, None]
+        shares = jnp.where(both, self.shares(replies, who), 0).at[:, 0].set(0)
+        given = jnp.zeros(len(who)).at[who].add(shares)
+        return shares.at[:, 0].set(1 - given)
 
 
 @record
@@ -86,6 +102,8 @@ class Topology(Mixer):
 @cache
 def _sized(topology: Topology, clients: int) -> Gossip:
     """A topology for so many workers, which takes time to make and is asked for more than once."""
+    if topology.by == PUSH:
+        return pushed(topology.name, clients, **dict(topology.options))
     if topology.name == ONE_PEER:
         return one_peer_exponential(clients)
     return gossip(topology.name, clients, topology.by, **dict(topology.options))
@@ -98,7 +116,7 @@ def topology(name: str = "ring", by: str = "metropolis", **options: float) -> To
         name: ``ring``, ``line``, ``star``, ``complete``, ``torus``, ``hypercube``, ``exponential``, ``regular``,
             ``erdos-renyi``, ``small-world``, ``sparse`` (with their number, if not the usual one: ``regular:6``),
             ``one-peer-exponential``, or a CSV file of pairs.
-        by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
+        by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``; ``push`` for push-sum.
         options: of the topology: ``degree``, ``share``, ``rewired``, ``sparsity``, ``seed``.
 
     >>> topology("ring").sized(4).moved(4)
@@ -109,7 +127,7 @@ def topology(name: str = "ring", by: str = "metropolis", **options: float) -> To
         known = inspect.signature(GRAPHS[parsed(name)[0]]).parameters
         for option in options:
             choose(f"an option of {name}", option, dict.fromkeys(o for o in known if o != "workers"))
-    choose("weights", by, WEIGHTS)
+    choose("weights", by, {**WEIGHTS, PUSH: push})
     return Topology(name, by, tuple(sorted(options.items())))
 
 
@@ -120,21 +138,25 @@ def from_matrix(*matrices: np.ndarray, name: str = "matrix") -> Gossip:
     [[[0, 1], [1, 0]]]
     """
     require(len(matrices) > 0, "matrices", "at least one", 0)
-    checked_all = [checked(np.asarray(w, float)) for w in matrices]
-    workers = len(checked_all[0])
-    for w in checked_all:
+    return Gossip(*_few([checked(np.asarray(w, float)) for w in matrices]), name=name)
+
+
+def _few(matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """Whom each worker averages by each matrix, their shares, and how many models are sent."""
+    workers = len(matrices[0])
+    for w in matrices:
         require(w.shape == (workers, workers), "a mixing matrix", f"one of {workers} × {workers}", w.shape)
-    away = [(w != 0) & ~np.eye(workers, dtype=bool) for w in checked_all]
+    away = [(w != 0) & ~np.eye(workers, dtype=bool) for w in matrices]
     few = 1 + max(int(a.sum(axis=1).max()) for a in away)
     index = np.tile(np.arange(workers, dtype=np.int32)[:, None], (len(matrices), 1, few))
     share = np.zeros((len(matrices), workers, few), np.float32)
-    for t, (w, others) in enumerate(zip(checked_all, away, strict=True)):
+    for t, (w, others) in enumerate(zip(matrices, away, strict=True)):
         share[t, :, 0] = w.diagonal()
         for i in range(workers):
             found = np.flatnonzero(others[i])
             index[t, i, 1 : 1 + len(found)] = found
             share[t, i, 1 : 1 + len(found)] = w[i, found]
-    return Gossip(index, share, name, tuple(int(a.sum()) for a in away))
+    return index, share, tuple(int(a.sum()) for a in away)
 
 
 def gossip(topology: str | Graph, workers: int | None = None, by: str = "metropolis", **options: Any) -> Gossip:
@@ -153,6 +175,14 @@ def gossip(topology: str | Graph, workers: int | None = None, by: str = "metropo
         require(workers is not None, "workers", "given with a topology's name", workers)
         topology = graph(topology, int(workers or 0), **options)
     return from_matrix(weights(by, topology), name=f"{topology.name}, {by}")
+
+
+def pushed(topology: str | Graph, workers: int | None = None, **options: Any) -> Push:
+    """Push-sum's matrix of a topology, directed or not. The arguments are those of :func:`gossip`."""
+    if isinstance(topology, str):
+        require(workers is not None, "workers", "given with a topology's name", workers)
+        topology = graph(topology, int(workers or 0), **options)
+    return Push(*_few([push(topology.connected())]), name=f"{topology.name}, push")
 
 
 def one_peer_exponential(workers: int) -> Gossip:

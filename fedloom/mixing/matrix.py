@@ -65,6 +65,17 @@ def optimised(graph: Graph) -> W:
     return best
 
 
+def push(graph: Graph) -> W:
+    """A[i, j] = 1 / (1 + how many hear j), for oneself and those who hear one: columns sum to one, so that nothing is
+    lost, on any graph.
+
+    >>> from fedloom.mixing.graph import exponential
+    >>> push(exponential(5)).sum(axis=0).round(12).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    return (graph.heard + np.eye(len(graph))) / (1 + graph.heard.sum(axis=0))
+
+
 WEIGHTS: dict[str, Callable[[Graph], W]] = {
     "metropolis": metropolis,
     "uniform": uniform_neighbours,

@@ -164,6 +164,7 @@ LISTING: dict[str, dict[str, str]] = {
         "personalised": "every client has its own model: trains it, then averages everybody's in its own way",
         "dpa-sgd": "no server: --period steps, then everybody averages with its neighbours (--topology)",
         "dpa-sgd-mtl": "the same; everybody keeps its own output, pulled to those like it (--lambda1, --private)",
+        "push-sum": "the same along a directed graph, on which one need not hear whom one tells",
         "fedavg-mtl": "a server averages all but the outputs, which are pulled to those like them",
         "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",

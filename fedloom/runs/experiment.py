@@ -26,6 +26,7 @@ from fedloom.algorithms import (
     ifca,
     local_only,
     personalised,
+    push_sum,
     qfedavg,
     scaffold,
     server,
@@ -94,9 +95,9 @@ class Experiment:
     temperature: float = about("of weighting by loss: exp(-loss / temperature)", 1.0)
     exclude: float | None = about("leave out replies so many deviations below the mean, or none", None)
     exclude_by: str = about("what exclude looks at", "validation-accuracy")
-    topology: str = about("who is whose neighbour, with dpa-sgd: see fedloom topology", "ring")
+    topology: str = about("who is whose neighbour, without a server: see fedloom topology", "ring")
     neighbours: str = about("how neighbours are weighted: metropolis, uniform or optimised", "metropolis")
-    period: int = about("τ, steps between two exchanges, with dpa-sgd", 5)
+    period: int = about("τ, steps between two exchanges, without a server", 5)
     lambda1: float = about("λ₁, how strongly related outputs pull each other, with -mtl", 1e-4)
     lambda2: float = about("λ₂, how strongly outputs are pulled to zero, with -mtl", 1e-4)
     lambda3: float = about("λ₃, the same for all other layers but the upper ones", 0.0)
@@ -271,7 +272,7 @@ class Experiment:
                 require(given == usual, name, "left alone without a clock (set compute)", given)
             return None
         alone = f"left alone with algorithm {self.algorithm}, which has no server"
-        served = self.algorithm not in ("personalised", "local", "central", "dpa-sgd", "dpa-sgd-mtl")
+        served = self.algorithm not in ("personalised", "local", "central", "dpa-sgd", "dpa-sgd-mtl", "push-sum")
         require(served or self.server_bandwidth is None, "server_bandwidth", alone, self.server_bandwidth)
         most = float("inf")
         return clock(
@@ -340,6 +341,7 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
         (*ALONG, *RELATED),
         lambda e: dpa_sgd_mtl(e.topology, period=e.period, weights=e.neighbours, **e._related),
     ),
+    "push-sum": (("topology", "period"), lambda e: push_sum(e.topology, period=e.period, **e._step)),
     "fedavg-mtl": (("epochs", *RELATED), lambda e: fedavg_mtl(epochs=e.epochs, **e._related)),
     "local": (WORK, lambda e: local_only(**e._work)),
     "central": ((*WORK, "server", "server_lr", "server_momentum"), lambda e: fedavg(**e._averaged)),

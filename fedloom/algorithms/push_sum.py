@@ -1,0 +1,72 @@
+"""Push-sum: averaging where workers need not hear whom they tell (Nedić and Olshevsky 2016, Assran et al. 2019).
+
+Everybody splits what it has, and a mass that begins as 1, among itself and those who hear it: A[i, j] = 1 / (1 + how
+many hear j), whose columns sum to one and whose rows need not. Some then have more than others; a model is what one has
+over one's mass, and so all come to the mean of all.
+
+    x_k ← x_k + local(z_k) - z_k,   x ← A·x,   m ← A·m,   z_k = x_k / m_k
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from fedloom.algorithms.dpa_sgd import mixed
+from fedloom.algorithms.personalised import PeerState, Personalised
+from fedloom.combine.replies import Replies
+from fedloom.errors import require
+from fedloom.local import sgd
+from fedloom.mixing import Mixer, Push, Topology
+from fedloom.mixing.gossip import PUSH
+from fedloom.tasks.task import Variables
+from fedloom.trees import record
+
+if TYPE_CHECKING:
+    from fedloom.mixing.mixer import Who
+
+MASS = "mass"
+
+
+@record
+class PushSum(Personalised):
+    """Decentralised averaging with masses; the state holds the models z. Build it with :func:`push_sum`."""
+
+    def init(self, variables: Variables, clients: int) -> PeerState:
+        """All begin with the same model, and a mass of 1."""
+        begun = super().init(variables, clients)
+        return PeerState(begun.variables, begun.round, {MASS: jnp.ones(clients)})
+
+    def exchanged(self, state: PeerState, replies: Replies, trained: Variables, who: Who) -> PeerState:
+        """The state after users have trained, and pushed what they have."""
+        mass, times = state.memory[MASS], jax.vmap(jnp.multiply)
+        held = jax.tree.map(lambda z, new: times(mass, z) + new - z, state.variables, trained)
+        held, mass = self.mixer.mix(replies, (held, mass), who)  # type: ignore[arg-type, misc]
+        models = jax.tree.map(lambda x: times(1 / mass, x), held)
+        return PeerState(models, state.round + 1, {MASS: mass})
+
+    def checked(self) -> PushSum:
+        """The same, if its matrix is one of push-sum's."""
+        super().checked()
+        good = isinstance(self.mixer, Push) or (isinstance(self.mixer, Topology) and self.mixer.by == PUSH)
+        require(good, "topology", "a name, or what fedloom.mixing.pushed makes", self.mixer.describe())
+        return self
+
+
+def push_sum(topology: str | Mixer = "exponential", *, period: int = 5, **options: Any) -> PushSum:
+    """Every worker takes τ steps of SGD on its own data, then pushes what it has to those who hear it, along a directed
+    graph: stochastic gradient push.
+
+    Arguments:
+        topology: by name (see :func:`fedloom.mixing.topology`), or what :func:`fedloom.mixing.pushed` makes of any
+            graph.
+        period: τ, the steps between two exchanges.
+        options: the arguments of :func:`fedloom.local.sgd`, and the options of the topology.
+
+    >>> push_sum(lr=0.05).describe()["weights"]
+    'push'
+    """
+    mixer = mixed(topology, PUSH, options)
+    return PushSum(sgd(period=period, **options), mixer, 1.0).checked()
