@@ -66,6 +66,9 @@ class Experiment:
     unreadable: str = about("an unreadable image is an error, or skip it", "error", group="Data")
     partition: str = about("how examples are dealt to clients: see fedloom list", "auto", group="Clients")
     clients: int = about("K, how many clients there are (natural: all users)", 100, group="Clients")
+    most: int | None = about(
+        "so many users at most, drawn at random, with natural", None, missing="all", group="Clients"
+    )
     shards: int = about("shards a client, with shards", 2, group="Clients")
     alpha: float = about("α of dirichlet: the smaller, the more unlike clients are", 0.5, group="Clients")
     sigma: float = about("σ of lognormal: how unequal sizes are", 1.0, group="Clients")

@@ -22,13 +22,13 @@ TABLE = ("label", "user", "drop", "categorical", "delimiter", "decimal", "window
 IMAGES = ("image_size", "colours", "unreadable")
 OPTIONS = {
     "data": TABLE + IMAGES,
-    "partition": ("clients", "shards", "alpha", "sigma", "exponent", "labels_each", "affinity"),
+    "partition": ("clients", "most", "shards", "alpha", "sigma", "exponent", "labels_each", "affinity"),
 }
 """Options of which a data set or a partition uses some and not others."""
 DEFAULTS = {f.name: f.default for f in dataclasses.fields(Experiment)}
 
 SCHEMES: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Partition]]] = {
-    "natural": ((), lambda e: partition.natural(least=e.least)),
+    "natural": (("most",), lambda e: partition.natural(least=e.least, most=e.most)),
     "iid": (("clients",), lambda e: partition.iid(e.clients)),
     "shards": (("clients", "shards"), lambda e: partition.shards(e.clients, e.shards)),
     "dirichlet": (("clients", "alpha"), lambda e: partition.dirichlet(e.clients, e.alpha, least=e.least)),
