@@ -125,6 +125,19 @@ class MultiTask(Personalised):
         kept: Variables = jax.tree.unflatten(jax.tree.structure(trained), [a if o else b for o, a, b in leaves])
         return PeerState(kept, state.round + 1, {OMEGA: self.learned(state.memory[OMEGA], self.outputs(kept))})
 
+    def notes(self, state: PeerState) -> dict[str, Array]:
+        """Ω of all, each number over the roots of its row's and its column's on the diagonal: the mean of what is known
+        of a pair, and 0 where nothing is.
+        """
+        omega = state.memory[OMEGA]
+        if not self.one:
+            who, there = self.members()
+            both = there[:, :, None] * there[:, None, :]
+            add = lambda a: jnp.zeros((len(who),) * 2).at[who[:, :, None], who[:, None, :]].add(a)  # noqa: E731
+            omega = add(omega * both) / jnp.maximum(add(both), 1)
+        roots = jnp.sqrt(jnp.maximum(jnp.diagonal(omega), 1e-30))
+        return {"related": omega / (roots[:, None] * roots)}
+
     def learned(self, omega: Array, w: Float[Array, "K d"]) -> Array:
         """The next Ω."""
         if self.one:

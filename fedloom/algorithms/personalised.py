@@ -93,6 +93,10 @@ class Personalised:
         """The state after users have trained and mixed."""
         return PeerState(self.mixer.mix(replies, trained, who), state.round + 1, state.memory)
 
+    def notes(self, state: PeerState) -> dict[str, Array]:  # noqa: ARG002
+        """What else is worth a picture, by name: matrices over users."""
+        return {}
+
     def check(self, variables: Variables) -> None:
         """Any model will do."""
 

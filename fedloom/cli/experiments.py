@@ -36,16 +36,17 @@ from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.fields import convert
 from fedloom.runs.plot import plot
+from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
 from fedloom.runs.result import Run
 from fedloom.runs.runner import train
 from fedloom.runs.sweep import SWEPT, combinations, sweep
-from fedloom.runs.users import bands, mixing
 
 LISTS = ("evaluate", "drop", "categorical", "private", "upper")
 """Fields that are lists themselves, and cannot be swept."""
 EXPERIMENT, SWEEP, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "sweep.json", "figure.png", "clients.png", "central"
 USERS, MIXING = "users.png", "mixing.png"
+RELATED, WORKERS, ANIMATION = "related.png", "workers.png", "workers.gif"
 
 
 @with_fields()
@@ -193,7 +194,7 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
     compared = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
-    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(runs[0], folder)
+    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(runs[0], folder, experiment.along)
     tell(manner.quiet, manner.json, result, *tables, *compared, files)
     for run in runs:
         if run.diverged:
@@ -201,15 +202,26 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     leave_if_interrupted(runs, folder)
 
 
-def users_drawn(run: Run, folder: Path) -> str:
-    """Draw how users fared, if that was measured, and how they mixed, if they did; where that is."""
+def users_drawn(run: Run, folder: Path, topology: str | None) -> str:
+    """Draw how users fared, if that was measured, how they mixed, if they did, and along a topology, if there was one;
+    where that is.
+    """
     if not len(run.users):
         return ""
     bands([(run.label, run.users)], file=folder / USERS)
-    if "mixing" not in run.users.columns:
-        return f"   Users: {folder / USERS}"
-    mixing(run.users, file=folder / MIXING)
-    return f"   Users: {folder / USERS}, {folder / MIXING}"
+    drawn = [USERS]
+    if "mixing" in run.users.columns:
+        mixing(run.users, file=folder / MIXING)
+        drawn.append(MIXING)
+    if "related" in run.users.columns:
+        related(run.users, file=folder / RELATED)
+        drawn.append(RELATED)
+    if topology is not None and "mixing" in run.users.columns:
+        name = topology.replace("sparse", "sparsity")
+        workers(run.label, run.users, run.history, name, file=folder / WORKERS)
+        animation(run.label, run.users, folder / ANIMATION, name)
+        drawn += [WORKERS, ANIMATION]
+    return "   Users: " + ", ".join(str(folder / name) for name in drawn)
 
 
 def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequence[Method]) -> FederatedData:

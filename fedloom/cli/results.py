@@ -13,8 +13,8 @@ from fedloom.cli.shared import Debug, Json, Quiet, console, told
 from fedloom.errors import ArgumentError, require
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.plot import AGAINST, plot
+from fedloom.runs.portraits import bands
 from fedloom.runs.result import load
-from fedloom.runs.users import bands
 
 METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
 

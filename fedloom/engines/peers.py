@@ -30,7 +30,7 @@ from fedloom.trees import member as member_of
 from fedloom.trees import nbytes
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int, UInt32
+    from jaxtyping import Array, Float, Int, UInt32
 
 SHOWN = 64  # users up to which the mixing matrix is shown, and kept of every round that is evaluated
 
@@ -86,6 +86,10 @@ class Peers(Program):
             ready = self.clock.exchanged(ready, steps, heard, size, round)
         return Passed(float(ready.max()), ready, up, down)
 
+    def measures(self, state: PeerState) -> dict[str, np.ndarray]:  # type: ignore[override]
+        """``consensus``: the root mean square distance of users' parameters from their mean."""
+        return {"consensus": np.asarray(_consensus(state.variables))}
+
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""
         chosen = self.cohorts(first, rounds)
@@ -140,7 +144,7 @@ class Round:
         exchange = lambda a, s, replies, x, w: a.exchanged(s, replies, x, w)  # noqa: E731
         ahead = jax.vmap(exchange)(self.algorithm, state, told, after.variables, who)
         norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
-        seen = sometimes(last, lambda: self.seen(state, after, told, who)) if self.test else {}
+        seen = sometimes(last, lambda: self.seen(state, after, ahead, told, who)) if self.test else {}
         return ahead, Rounds(norm, computed, seen)
 
     def trained(self, state: PeerState, mine: Int[Array, "X m"]) -> tuple[Variables, Array, Array]:
@@ -172,7 +176,9 @@ class Round:
                 found[part, moment] = among(self.task, self.plan, given, models, who)
         return {need.name: found[need.part, need.moment][need.metric] for need in needs}
 
-    def seen(self, before: PeerState, after: PeerState, told: Replies, who: Array | None) -> dict[str, Array]:
+    def seen(
+        self, before: PeerState, after: PeerState, ahead: PeerState, told: Replies, who: Array | None
+    ) -> dict[str, Array]:
         """Who took part, how each did on test data before and after its work, and how they mixed."""
         users = len(self.view.size)
 
@@ -183,7 +189,16 @@ class Round:
         found = observed(self.test, jnp.where(told.present, jnp.arange(users), -1), measure)
         if users <= SHOWN:
             found["mixing"] = jax.vmap(lambda a, replies, w: a.mixer.matrix(replies, w))(self.algorithm, told, who)
+            found |= jax.vmap(lambda a, s: a.notes(s))(self.algorithm, ahead)
         return found
+
+
+@jax.jit
+def _consensus(variables: Variables) -> Float[Array, " X"]:
+    """√(mean over k of ‖x_k - mean x‖²), for each experiment."""
+    squares = [jnp.sum((a - a.mean(1, keepdims=True)) ** 2, axis=tuple(range(2, a.ndim))).mean(1)
+               for a in jax.tree.leaves(variables.params)]  # fmt: skip
+    return jnp.sqrt(jnp.sum(jnp.stack(squares), axis=0))
 
 
 @partial(jax.jit, static_argnames=("task", "plan", "m"))

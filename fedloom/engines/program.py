@@ -185,6 +185,10 @@ class Program:
         count = sums["count"].sum(1)
         return {name: value.sum(1) / count for name, value in sums.items() if name != "count"}
 
+    def measures(self, state: ServerState) -> dict[str, np.ndarray]:  # noqa: ARG002
+        """What else there is to know of each experiment's state, by name."""
+        return {}
+
     def users(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
         """Metric (and ``count``) → its sum over each client's examples of a part: (experiments, clients)."""
         view = self.store.view(np.arange(len(self.data)), split)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,10 +20,12 @@ ROUND = ("ring", "complete", "exponential", "sparsity", "small world")  # best s
 
 def draw_graph(
     graph: Graph,
-    values: Sequence[float] | None = None,
+    values: Sequence[float] | np.ndarray | None = None,
     *,
     label: str = "",
     title: str | None = None,
+    limits: tuple[float, float] | None = None,
+    axes: Any = None,
     file: str | Path | None = None,
 ) -> Figure:
     """Draw who is whose neighbour.
@@ -32,23 +35,25 @@ def draw_graph(
         values: of each worker, by which it is coloured; its number of neighbours by default.
         label: what those values are.
         title: above it; the topology's name by default.
+        limits: the values of the first and the last colour; the least and the largest by default.
+        axes: where to draw it, in a figure that there is.
         file: where to save it (png, pdf, svg).
     """
     shown = np.asarray(graph.degrees if values is None else values, float)
     require(len(shown) == len(graph), "values", f"one for each of {len(graph)} workers", len(shown))
     places = layout(graph)
     with mpl.rc_context({**STYLE, "axes.grid": False}):
-        figure = Figure(figsize=(5.6, 5.0), layout="constrained")
-        axes = figure.subplots()
+        figure = Figure(figsize=(5.6, 5.0), layout="constrained") if axes is None else axes.figure
+        axes = figure.subplots() if axes is None else axes
         first, second = np.nonzero(np.triu(graph.heard | graph.heard.T))
         lines = np.stack([places[first], places[second]], axis=1)
         faint = max(0.08, min(0.7, 60 / max(1, len(first))))
         axes.add_collection(LineCollection(list(lines), colors="grey", linewidths=0.8, alpha=faint, zorder=1))
         size = max(8.0, min(160.0, 4000 / len(graph)))
-        dots = axes.scatter(
-            places[:, 0], places[:, 1], c=shown, cmap="viridis", s=size, zorder=2, edgecolors="white", linewidths=0.5
-        )
-        if np.ptp(shown) > 0:
+        low, high = limits or (float(np.nanmin(shown)), float(np.nanmax(shown)))
+        dots = axes.scatter(places[:, 0], places[:, 1], c=shown, cmap="viridis", vmin=low, vmax=high, s=size, zorder=2,
+                            edgecolors="white", linewidths=0.5)  # fmt: skip
+        if high > low:
             figure.colorbar(dots, ax=axes, shrink=0.7, label=label or "neighbours")
         axes.set_title(title or f"{graph.name}, {len(graph):,} workers")
         axes.set_aspect("equal")

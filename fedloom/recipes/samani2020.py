@@ -22,9 +22,10 @@ from fedloom.recipes.repeated import apart, each, estimate, finished, settings
 from fedloom.recipes.series import Columns, Kept, Series
 from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
+from fedloom.runs.portraits import mixing, violins
 from fedloom.runs.prepare import federated
 from fedloom.runs.runner import train
-from fedloom.runs.users import MOMENTS, Users, mixing, violins, worst
+from fedloom.runs.users import MOMENTS, Users, worst
 from fedloom.style import STYLE
 
 SEEDS = 10

@@ -304,6 +304,11 @@ class Experiment:
         until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
         return self.replace(**plain | until | {"algorithm": "central", "fraction": 1.0, "users": "no"})
 
+    @property
+    def along(self) -> str | None:
+        """The topology along which workers exchange, if there is one."""
+        return self.topology if "topology" in METHODS[self.algorithm][0] else None
+
     def stop(self) -> Stop:
         """When the run has done enough."""
         return Stop(self.rounds, self.seconds, self.target, self.patience)

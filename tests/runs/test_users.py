@@ -8,9 +8,9 @@ from quadratic import points, quadratic
 from fedloom.algorithms import ditto, fedavg, ifca, local_only, personalised, scaffold
 from fedloom.combine import excluding, uniform
 from fedloom.engines import compiled
-from fedloom.errors import ArgumentError, DivergedError, FedloomError, UnknownName
+from fedloom.errors import ArgumentError, DivergedError
 from fedloom.runs import load, run, sweep
-from fedloom.runs.users import Users, bands, mixing, summary, violins
+from fedloom.runs.users import summary
 from fedloom.tasks import logistic
 
 VALUES = [4.0, -1.0, 2.0, 0.5]
@@ -111,31 +111,6 @@ def test_data_without_a_test_part_is_refused(generated: Any) -> None:
     data.central.clear()
     with pytest.raises(ArgumentError, match="users must be left alone: there is no test data"):
         run(data, logistic(4, 3), fedavg(), rounds=1, users=True, evaluate=["train"])
-
-
-def test_figures(tmp_path: Path) -> None:
-    done = run(points(VALUES), quadratic(), personalised(fraction=1.0, **WORK), rounds=3, users=True)
-    pair = ("mine", done.users)
-    figure = bands([pair, pair], "loss", tmp_path / "bands.png")
-    assert [len(axes.lines) for axes in figure.axes[::2]] == [3, 3]
-    drawn = violins([pair, pair], file=tmp_path / "violins.png")
-    assert [(axes.get_title(), len(axes.get_xticks())) for axes in drawn.axes] == [
-        ("before fitting", 2), ("after fitting", 2)]  # fmt: skip
-    assert [axes.get_title() for axes in mixing(done.users, tmp_path / "mixing.png").axes[:3]] == [
-        "round 1", "round 2", "round 3"]  # fmt: skip
-    assert all((tmp_path / f"{name}.png").stat().st_size > 5000 for name in ("bands", "violins", "mixing"))
-
-
-def test_figures_of_nothing() -> None:
-    users = Users() + {"round": 1, "client": np.arange(2), "after_loss": np.ones(2)}
-    with pytest.raises(FedloomError, match="mine measured no users"):
-        bands([("mine", Users())])
-    with pytest.raises(UnknownName, match="metric must be one of loss, but is 'accuracy'"):
-        bands([("mine", users)])
-    with pytest.raises(FedloomError, match="no mixing matrix was recorded"):
-        mixing(users)
-    with pytest.raises(UnknownName, match="after_loss"):
-        users.last("before_loss")
 
 
 def test_a_diverged_run_forgets_the_round_that_broke(tmp_path: Path) -> None:

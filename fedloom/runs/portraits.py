@@ -1,0 +1,208 @@
+"""Portraits: how users fared, as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedloom.errors import FedloomError, UnknownName
+from fedloom.mixing.drawing import draw_graph
+from fedloom.mixing.graph import Graph
+from fedloom.runs.history import History
+from fedloom.runs.users import MOMENTS, QUANTILES, Users
+from fedloom.style import STYLE, save
+
+FRAMES = 60  # of an animation, at most
+ACCURACY = "after_accuracy"
+
+
+def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str | Path | None = None) -> Figure:
+    """Draw how users fare: against rounds, the mean and the band between the quantiles, before and after fitting; and
+    the distribution over users in the last round. A row a run.
+
+    Arguments:
+        runs: (label, users) pairs.
+        metric: ``accuracy`` or ``loss``.
+        file: where to save the figure (png, pdf, svg).
+    """
+    for label, users in runs:
+        if not len(users):
+            raise FedloomError(f"{label} measured no users: run it with users")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 3.4 * len(runs)), layout="constrained")
+        grid = figure.subplots(len(runs), 2, squeeze=False, sharey="row", width_ratios=(2, 1))
+        for (left, right), (label, users) in zip(grid, runs, strict=True):
+            shown = {m: f"{m}_{metric}" for m in MOMENTS if f"{m}_{metric}" in users.columns}
+            if not shown:
+                raise UnknownName("metric", metric, {name.split("_", 1)[1] for name in users.measures})
+            for i, (moment, name) in enumerate(shown.items()):
+                _band(left, users, name, MOMENTS[moment], f"C{i}")
+            left.set(xlabel="rounds of communication", ylabel=metric, title=f"{label}: mean, and 10–90 % of users")
+            left.xaxis.set_major_locator(MaxNLocator(integer=True))
+            left.legend(loc="best", fontsize="small")
+            _violins(right, [users.last(name) for name in shown.values()], list(shown), metric)
+            right.set_title(f"users in round {int(users.columns['round'][-1]):,}")
+        if file:
+            save(figure, file)
+    return figure
+
+
+def _band(axes: Any, users: Users, name: str, label: str, colour: str) -> None:
+    rounds = [int(r) for r in users.columns["round"]]
+    low, high = (np.array([np.nanquantile(v, q) for v in users.column(name)]) for q in (QUANTILES[0], QUANTILES[-1]))
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(rounds, [np.nanmean(v) for v in users.column(name)], color=colour, label=label)
+
+
+def _violins(axes: Any, values: Sequence[np.ndarray], labels: Sequence[str], metric: str) -> None:
+    real = [v[~np.isnan(v)] for v in values]
+    places = np.arange(1, len(real) + 1)
+    for i, (place, v) in enumerate(zip(places, real, strict=True)):
+        if len(v) > 1 and np.ptp(v) > 0:
+            drawn = axes.violinplot(v, positions=[place], widths=0.8, showextrema=False)
+            drawn["bodies"][0].set(facecolor=f"C{i % 6}", alpha=0.3)
+        axes.boxplot(v, positions=[place], widths=0.18, showfliers=len(v) < 300, flierprops={"markersize": 2})
+    axes.set_xticks(places, labels)
+    axes.set_ylabel(metric)
+
+
+def violins(
+    runs: Sequence[tuple[str, Users]],
+    measures: Sequence[str] = ("before_accuracy", "after_accuracy"),
+    file: str | Path | None = None,
+) -> Figure:
+    """Draw the distribution of measures over users in the last round, several runs side by side; a row a measure.
+
+    Arguments:
+        runs: (label, users) pairs.
+        measures: such as ``after_accuracy``.
+        file: where to save the figure.
+    """
+    with mpl.rc_context(STYLE):
+        size = max(4.0, 1.1 * len(runs)), 0.8 + 2.6 * len(measures)
+        figure = Figure(figsize=size, layout="constrained")
+        rows = figure.subplots(len(measures), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, measure in zip(rows, measures, strict=True):
+            moment, metric = measure.split("_", 1)
+            _violins(axes, [users.last(measure) for _, users in runs], [label for label, _ in runs], metric)
+            axes.set_title(MOMENTS.get(moment, moment), fontsize="medium")
+        rows[-1].tick_params(axis="x", rotation=30)
+        if file:
+            save(figure, file)
+    return figure
+
+
+def mixing(users: Users, file: str | Path | None = None, panels: int = 4) -> Figure:
+    """Draw the mixing matrix over rounds: row i is what user i's next model is made of.
+
+    Arguments:
+        users: of a run in which every user has its own model.
+        file: where to save the figure.
+        panels: how many rounds are shown, from the first to the last.
+    """
+    if "mixing" not in users.columns:
+        raise FedloomError("no mixing matrix was recorded: users have no models of their own, or are too many")
+    return _matrices(users, "mixing", ("model of user", "in user's next model", "share"), file, panels)
+
+
+def related(users: Users, file: str | Path | None = None, panels: int = 4) -> Figure:
+    """Draw Ω over rounds, who was found to be like whom, each number over the roots of its row's and its column's on
+    the diagonal. The arguments are those of :func:`mixing`.
+    """
+    if "related" not in users.columns:
+        raise FedloomError("no relations were recorded: it was no multi-task learning, or users are too many")
+    return _matrices(users, "related", ("user", "user", "how alike"), file, panels)
+
+
+def _matrices(users: Users, name: str, labels: tuple[str, str, str], file: str | Path | None, panels: int) -> Figure:
+    matrices, rounds = users.column(name), users.column("round")
+    chosen = np.unique(np.linspace(0, len(matrices) - 1, panels).round().astype(int))
+    top = max(float(matrices[i].max()) for i in chosen)
+    low = min(0.0, *(float(matrices[i].min()) for i in chosen))
+    colours = "RdBu_r" if low < 0 else "magma_r"
+    with mpl.rc_context({**STYLE, "axes.grid": False}):
+        figure = Figure(figsize=(3.2 * len(chosen) + 0.8, 3.4), layout="constrained")
+        row = figure.subplots(1, len(chosen), squeeze=False)[0]
+        for axes, i in zip(row, chosen, strict=True):
+            image = axes.imshow(matrices[i], cmap=colours, vmin=-top if low < 0 else 0, vmax=top)
+            axes.set(title=f"round {int(rounds[i]):,}", xlabel=labels[0])
+        row[0].set_ylabel(labels[1])
+        figure.colorbar(image, ax=list(row), shrink=0.8, label=labels[2])
+        if file:
+            save(figure, file)
+    return figure
+
+
+def workers(label: str, users: Users, history: History, name: str = "", file: str | Path | None = None) -> Figure:
+    """Draw a run without a server: who hears whom, coloured by accuracy; every worker's accuracy against rounds; and
+    how far models are from their mean.
+
+    Arguments:
+        label: what the run is called.
+        users, history: what was measured.
+        name: of the topology, by which it is laid out.
+        file: where to save the figure.
+    """
+    values = np.stack(users.column(ACCURACY))
+    rounds = [int(r) for r in users.columns["round"]]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(13.2, 4.0), layout="constrained")
+        left, middle, right = figure.subplots(1, 3)
+        draw_graph(heard(users, name), users.last(ACCURACY), label="accuracy", title=label, axes=left)
+        order = np.argsort(values[-1])
+        shades = mpl.colormaps["viridis"](np.linspace(0, 1, len(order)))
+        for shade, worker in zip(shades, order, strict=True):
+            middle.plot(rounds, values[:, worker], color=shade, linewidth=0.9, alpha=0.8)
+        middle.plot(rounds, np.nanmean(values, axis=1), color="black", linewidth=2, label="mean")
+        middle.set(xlabel="rounds of communication", ylabel="accuracy", title="every worker, on its own test data")
+        middle.legend(fontsize="small")
+        right.plot(history.column("round")[1:], history.column("consensus")[1:], color="C3")  # all begin as one
+        right.set(
+            xlabel="rounds of communication", ylabel="distance from the mean of all", title="how far models are apart"
+        )
+        for axes in (middle, right):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if file:
+            save(figure, file)
+    return figure
+
+
+def animation(label: str, users: Users, file: str | Path, name: str = "") -> None:
+    """Write a GIF of who hears whom, coloured by accuracy, round after round.
+
+    Arguments:
+        label: what the run is called.
+        users: what was measured.
+        file: where the GIF goes.
+        name: of the topology, by which it is laid out.
+    """
+    values = np.stack(users.column(ACCURACY))
+    rounds = [int(r) for r in users.columns["round"]]
+    shown = np.unique(np.linspace(0, len(rounds) - 1, min(FRAMES, len(rounds))).round().astype(int))
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    with mpl.rc_context(STYLE):
+        figure = draw_graph(heard(users, name), values[0], label="accuracy", title=label, limits=(low, high))
+        axes = figure.axes[0]
+        dots = axes.collections[-1]
+
+        def frame(i: int) -> list[Any]:
+            dots.set_array(values[i])
+            axes.set_title(f"{label}, round {rounds[i]:,}: {np.nanmean(values[i]):.1%}")
+            return [dots]
+
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        FuncAnimation(figure, frame, frames=list(shown)).save(file, writer=PillowWriter(fps=5), dpi=80)
+
+
+def heard(users: Users, name: str = "") -> Graph:
+    """Who heard whom in any round, by how they mixed."""
+    there = np.any([matrix > 0 for matrix in users.column("mixing")], axis=0)
+    np.fill_diagonal(there, False)
+    return Graph(name or "workers", there)
