@@ -18,7 +18,7 @@ WORK: dict[str, Any] = {"lr": 0.1, "epochs": 1, "batch_size": None, "fraction": 
 
 
 def test_figures(tmp_path: Path) -> None:
-    done = run(points(VALUES), quadratic(), personalised(fraction=1.0, **WORK), rounds=3, users=True)
+    done = run(points(VALUES), quadratic(), personalised(**WORK), rounds=3, users=True)
     pair = ("mine", done.users)
     figure = bands([pair, pair], "loss", tmp_path / "bands.png")
     assert [len(axes.lines) for axes in figure.axes[::2]] == [3, 3]
