@@ -77,11 +77,11 @@ def spread(plan: Plan, function: Callable[..., Any], kinds: str) -> Callable[...
     length one is taken off and put back rather than vectorised over: a compiler finds its fast matrix products only
     without it.
     """
-    lanes = _over(plan.lanes, function, [k == "l" for k in kinds])
-    return _over(plan.members, lanes, [k != "s" for k in kinds])
+    lanes = over(plan.lanes, function, [k == "l" for k in kinds])
+    return over(plan.members, lanes, [k != "s" for k in kinds])
 
 
-def _over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callable[..., Any]:
+def over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callable[..., Any]:
     """The function over a leading axis of the mapped arguments."""
     if size > 1:
         return jax.vmap(function, in_axes=[0 if m else None for m in mapped], axis_size=size)

@@ -16,7 +16,7 @@ import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.engines.clock import Clock, Passed
-from fedloom.engines.lanes import Cohort, work_through
+from fedloom.engines.lanes import Cohort, over, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes
@@ -142,7 +142,8 @@ class Round:
         who = jax.vmap(pick)(self.algorithm, self.seeds, told, after.variables)
         told = replace(told, readings=self.read(state.variables, after.variables, who))
         exchange = lambda a, s, replies, x, w: a.exchanged(s, replies, x, w)  # noqa: E731
-        ahead = jax.vmap(exchange)(self.algorithm, state, told, after.variables, who)
+        exchange = over(self.plan.members, exchange, [True] * 5)
+        ahead = exchange(self.algorithm, state, told, after.variables, who)
         norm = jax.vmap(optax.tree.norm)(update.params) / users**0.5
         seen = sometimes(last, lambda: self.seen(state, after, ahead, told, who)) if self.test else {}
         return ahead, Rounds(norm, computed, seen)

@@ -8,6 +8,7 @@ there keeps its own model. ``mix`` is M·X, and may take a shorter way.
 from __future__ import annotations
 
 import zlib
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, Key
 
     Who = Int[Array, "K p"] | None
+
+
+UNROLLED = 8  # models that are averaged in one pass; more are added one after another
 
 
 class Mixer:
@@ -118,16 +122,15 @@ class Personal(Mixer):
         """M·X; where nobody reads anything all rows are the same, and so is everybody's average. A model that has
         ceased to be numbers spoils only the mixes that it is in.
         """
-        bad = broken(models)
-        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
-        if self.readings:
-            m = self.matrix(replies)
-            mixed = jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), clean)
-            spoiled = m @ bad.astype(m.dtype) > 0
-        else:
+        if not self.readings:
             shares = self.row(replies, {})
-            mixed = jax.tree.map(lambda a: jnp.broadcast_to(jnp.einsum("j,j...->...", shares, a), a.shape), clean)
-            spoiled = jnp.broadcast_to(shares @ bad.astype(shares.dtype) > 0, bad.shape)
+            counted = where(shares > 0, models, jax.tree.map(jnp.zeros_like, models))
+            mean = lambda a: jnp.broadcast_to(jnp.einsum("j,j...->...", shares, a), a.shape)  # noqa: E731
+            return where(replies.present, jax.tree.map(mean, counted), models)
+        m, bad = self.matrix(replies), broken(models)
+        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+        mixed = jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), clean)
+        spoiled = m @ bad.astype(m.dtype) > 0
         mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
         return where(replies.present, mixed, models)
 
@@ -172,22 +175,35 @@ class Few(Mixer):
         return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
     def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
-        """M·X, one of the few after another; who is not there keeps its own. A model that has ceased to be numbers
-        spoils only the mixes that it is in.
+        """M·X, in one pass over the models where each averages only a few; who is not there keeps its own. A model that
+        has ceased to be numbers spoils only the mixes that it is in.
         """
         assert who is not None
-        bad, shares = broken(models), self.taken(replies, who)
-        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+        places, shares = who, self.taken(replies, who)
 
-        def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
-            share, whose = one
-            scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
-            return jax.tree.map(jnp.add, sums, scaled), None
+        def term(a: Array, share: Array, whose: Array) -> Array:
+            return jnp.where(share != 0, share * a[whose], 0)  # 0 · NaN is not 0
 
-        mixed, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, models), (shares.T, who.T))
-        spoiled = jnp.any((shares != 0) & bad[who], axis=1)
-        mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
-        return where(replies.present, mixed, models)
+        def one(a: Array, mine: Float[Array, " p"], others: Int[Array, " p"]) -> Array:
+            return reduce(jnp.add, [term(a, mine[p], others[p]) for p in range(len(mine))])
+
+        def by_user(a: Array, shares: Array, places: Array) -> Array:
+            return jax.lax.map(lambda row: one(a, *row), (shares, places))
+
+        def at_once(a: Array, shares: Array, places: Array) -> Array:
+            return jax.vmap(partial(one, a))(shares, places)
+
+        def one_by_one(a: Array) -> Array:
+            add = lambda total, p: (total + jax.vmap(partial(term, a))(*p), None)  # noqa: E731
+            return jax.lax.scan(add, jnp.zeros_like(a), (shares.T, places.T))[0]
+
+        def mixed(a: Array) -> Array:
+            if places.shape[1] > UNROLLED:
+                return one_by_one(a)
+            found: Array = jax.lax.platform_dependent(a, shares, places, cpu=by_user, default=at_once)
+            return found
+
+        return where(replies.present, jax.tree.map(mixed, models), models)
 
 
 def checksum(*arrays: Array | np.ndarray | float) -> str:
