@@ -108,6 +108,23 @@ def gained(found: Found, dealt: str, weighting: str) -> Estimate | None:
     return estimate(list(mine - theirs))
 
 
+def meaning(found: Found) -> str:
+    """What the fair test means, if it is whole."""
+    gains = {(d, w): gained(found, d, w) for d in DEALT for w in WEIGHTINGS if w != "size"}
+    if not all(gains.values()):
+        return ""
+    accuracy = [g for (_, w), g in gains.items() if w.endswith("accuracy") and g]
+    better, worse = (sum(g.is_clear and (g.mean > 0) == up for g in accuracy) for up in (True, False))
+    told = {key: f"{100 * g.mean:+.2f}" for key, g in gains.items() if g}
+    return f"""What it means: of {len(accuracy)} comparisons of an accuracy with data, {better} are clearly better and
+{worse} clearly worse. Accuracies of clients' models are much alike, so that weighting by them is close to letting all
+count the same: nothing where all have as much data, and a loss of what weighting by data gains where they have not
+({told["lognormal", "validation-accuracy"]} points by validation accuracy, {told["lognormal", "uniform"]} if all count
+the same). On two shards each, where accuracies do differ, validation accuracy favours those whose two digits happen to
+do better for all ten: {told["shards", "validation-accuracy"]} points. A single run of each, as published, cannot tell
+such differences from luck."""
+
+
 def fair() -> Part:
     """Whether accuracy is a better weight than data: paired by seed."""
     every = series2()
@@ -130,7 +147,7 @@ def fair() -> Part:
         about = (f"2NN, C = 0.2, E = 5, B = 50, {seeds} seeds. Test accuracy, mean of the last {TAIL} evaluations; "
                  "differences to weighting by data are paired by seed, in points, with 95 % intervals. Those "
                  "whose interval leaves out zero: ")  # fmt: skip
-        return "\n".join([*lines, "", about + "; ".join(told) + "."])
+        return "\n".join([*lines, "", about + "; ".join(told) + ".", "", meaning(found)])
 
     def pictures(found: Found) -> Iterator[Picture]:
         gains = {(d, w): g for d in DEALT for w in others if (g := gained(found, d, w))}

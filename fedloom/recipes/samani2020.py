@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from fedloom.engines import compiled
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
-from fedloom.recipes.repeated import apart, each, estimate, finished, settings
+from fedloom.recipes.repeated import Estimate, apart, each, estimate, finished, settings
 from fedloom.recipes.series import Columns, Kept, Series
 from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
@@ -57,7 +57,7 @@ PAIRED = (
 )
 """Which differences are told: when, of which method, against which other."""
 RATES = (0.01, 0.03, 0.1)
-CENTRAL = {"algorithm": "central", "users": "no", "rounds": 30, "every": 1, "evaluate": "validation"}
+CENTRAL = {"algorithm": "central", "users": "no", "rounds": 30, "every": 1, "lr": 0.1, "evaluate": "validation"}
 BASE = Experiment(
     split="stratified", validation_share=0.2, test_share=0.2, fraction=1.0, epochs=1, batch_size=10, lr=0.1, rounds=50,
     every=5, target=None, evaluate="test", users="yes",
@@ -94,6 +94,7 @@ SETS: dict[str, tuple[str, dict[str, Any]]] = {
             "partition": "affinity",
             "clients": 10,
             "model": "cnn",
+            "lr": 0.03,
             "rounds": 30,
         },
     ),
@@ -162,9 +163,8 @@ def differences(there: Mapping[str, Kept]) -> str:
     """What differs from what, paired by seed, which have the same split and the same first weights."""
     told = []
     for moment, method, other in PAIRED:
-        if method in there and other in there:
-            mine, theirs = (np.nanmean(each(there[m], f"last {moment}_accuracy"), axis=1) for m in (method, other))
-            told.append(f"- {method} against {other}, {MOMENTS[moment]}: {estimate(list(mine - theirs)).points}")
+        if found := gap(there, moment, method, other):
+            told.append(f"- {method} against {other}, {MOMENTS[moment]}: {found.points}")
     return "\n".join(["Differences in points, paired by seed, with 95 % intervals:", "", *told]) if told else ""
 
 
@@ -204,15 +204,45 @@ def introduction(found: Found) -> str:
     return f"""# samani2020, finished
 
 Samani's study of 2020 asks who should count how much, and whether everybody wants the same average; its results
-section was never written. Here every user takes part in every round (E = 1, B = 10, learning rate 0.1 for every method,
-the best of 0.01, 0.03 and 0.1 for the global user, see the end); users' data is split 60:20:20, anew for each of
-{SEEDS} seeds (two, where it was to be quick). *Federated* weighs by data; *plain* lets all count alike; *weighted* by
+section was never written. Here every user takes part in every round (E = 1, B = 10, for every method the learning rate
+that is the best of 0.01, 0.03 and 0.1 for the global user, see the end); users' data is split 60:20:20, anew for each
+of {SEEDS} seeds (two, where it was to be quick). *Federated* weighs by data; *plain* lets all count alike; *weighted* by
 validation accuracy; *std-dev* leaves out models more than one standard deviation below the mean of validation
 accuracies, the rest count the same; the *global user* has everybody's data, and its model is then given to every user.
 Accuracies are means over users of each one's accuracy on its own test data, before and after it trains the model that
 it was sent for a round, and of its model after that on everybody's test data; then means over seeds, with 95 %
 intervals. Personalised plain averaging is central plain averaging by construction. Recorded: {effort(found)}.
-Drawn by `fedloom reproduce samani2020 --from-results --page docs/samani2020.md`."""
+Drawn by `fedloom reproduce samani2020 --from-results --page docs/samani2020.md`.{meaning(found)}"""
+
+
+def gap(there: Mapping[str, Kept], moment: str, method: str, other: str) -> Estimate | None:
+    """By how much users do better with a method than with another, paired by seed."""
+    if method not in there or other not in there:
+        return None
+    mine, theirs = (np.nanmean(each(there[m], f"last {moment}_accuracy"), axis=1) for m in (method, other))
+    return estimate(list(mine - theirs))
+
+
+def meaning(found: Found) -> str:
+    """What the numbers mean, where there are some of every kind."""
+    every = {p: {m: found.series[s.name] for m, s in series(p).items() if s.name in found.series} for p in SETS}
+
+    def told(moment: str, method: str, other: str) -> str:
+        gaps = {p: g for p, there in every.items() if (g := gap(there, moment, method, other))}
+        return ", ".join(f"{100 * g.mean:+.1f} ({p})" for p, g in gaps.items())
+
+    if not told("after", "federated", "local only") or not told("before", "personalised, weighted", "central, plain"):
+        return ""
+    return f"""
+
+What it means. For one model for all it matters little who counts how much: weighted by accuracy instead of plainly,
+users' accuracy before fitting changes by {told("before", "central, weighted", "central, plain")} points. Leaving out
+those who deviate changes it by {told("before", "central, std-dev", "central, plain")}: who is left out has what others
+lack. For whom one averages matters where users differ: with everybody's own weighted average instead of the plain one
+it changes by {told("before", "personalised, weighted", "central, plain")} before fitting, and by
+{told("after", "personalised, weighted", "central, plain")} after it, when a round of fitting has done the same for
+everybody. Federation itself, against everybody alone, is worth {told("after", "federated", "local only")} points after
+fitting; and one who trained alone does badly on others' data."""
 
 
 def tried(e: Experiment, begin: Begin | None) -> Columns:
