@@ -206,8 +206,8 @@ def introduction(found: Found) -> str:
 Samani's study of 2020 asks who should count how much, and whether everybody wants the same average; its results
 section was never written. Here every user takes part in every round (E = 1, B = 10, for every method the learning rate
 that is the best of 0.01, 0.03 and 0.1 for the global user, see the end); users' data is split 60:20:20, anew for each
-of {SEEDS} seeds (two, where it was to be quick). *Federated* weighs by data; *plain* lets all count alike; *weighted* by
-validation accuracy; *std-dev* leaves out models more than one standard deviation below the mean of validation
+of {SEEDS} seeds (two, where it was to be quick). *Federated* weighs by data; *plain* lets all count alike; *weighted*
+by validation accuracy; *std-dev* leaves out models more than one standard deviation below the mean of validation
 accuracies, the rest count the same; the *global user* has everybody's data, and its model is then given to every user.
 Accuracies are means over users of each one's accuracy on its own test data, before and after it trains the model that
 it was sent for a round, and of its model after that on everybody's test data; then means over seeds, with 95 %
