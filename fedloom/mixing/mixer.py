@@ -169,18 +169,25 @@ class Few(Mixer):
         spoils only the mixes that it is in.
         """
         assert who is not None
-        bad, shares = broken(models), self.shares(replies, who)
-        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+        return where(replies.present, blended(models, who, self.shares(replies, who)), models)
 
-        def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
-            share, whose = one
-            scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
-            return jax.tree.map(jnp.add, sums, scaled), None
 
-        mixed, _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, models), (shares.T, who.T))
-        spoiled = jnp.any((shares != 0) & bad[who], axis=1)
-        mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
-        return where(replies.present, mixed, models)
+def blended(models: Variables, who: Int[Array, "n p"], shares: Float[Array, "n p"]) -> Variables:
+    """Σ_j shares[i, j] · models[who[i, j]] for each i, one of the few after another. A model that has ceased to be
+    numbers spoils only what it is in.
+    """
+    bad = broken(models)
+    clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+
+    def add(sums: Variables, one: tuple[Array, Array]) -> tuple[Variables, None]:
+        share, whose = one
+        scaled = jax.tree.map(lambda a: jax.vmap(jnp.multiply)(share, a[whose]), clean)
+        return jax.tree.map(jnp.add, sums, scaled), None
+
+    nothing = jax.tree.map(lambda a: jnp.zeros((len(who), *a.shape[1:]), a.dtype), models)
+    mixed, _ = jax.lax.scan(add, nothing, (shares.T, who.T))
+    spoiled = jnp.any((shares != 0) & bad[who], axis=1)
+    return where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
 
 
 def checksum(*arrays: Array | np.ndarray | float) -> str:

@@ -1,0 +1,75 @@
+"""Board: how all workers fare, as a table at rank 0."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from fedloom.runs.history import History
+from fedloom.runs.ranks import Watch
+from fedloom.runs.report import headline
+
+ROWS = 20  # workers that are shown, at most
+SECONDS = 5.0  # between two lines, where a table cannot be renewed
+COLUMNS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "shared_test_loss", "shared_test_accuracy")
+
+
+@contextmanager
+def board(console: Console, rounds: int, shown: bool) -> Iterator[Watch | None]:
+    """Inside, what shows the workers after every evaluation: a table that is renewed on a terminal, else a line now and
+    then.
+    """
+    if not shown:
+        yield None
+        return
+    if not console.is_terminal:
+        said = -SECONDS
+
+        def line(history: History, workers: list[dict[str, Any]]) -> None:  # noqa: ARG001
+            nonlocal said
+            if time.monotonic() - said >= SECONDS:
+                said = time.monotonic()
+                console.print(_title(history, rounds), highlight=False, soft_wrap=True)
+
+        yield line
+        return
+    with Live(console=console, transient=True) as live:
+        yield lambda history, workers: live.update(table(workers, _title(history, rounds)))
+
+
+def _title(history: History, rounds: int) -> str:
+    return f"round {int(history.last('round')):,} of {rounds:,}   {headline([history])}"
+
+
+def table(workers: Sequence[dict[str, Any]], title: str = "") -> Table:
+    """Workers, one a row, the first few; then what all spent."""
+    names = [name for name in COLUMNS if any(name in row for row in workers)]
+    made = Table(title=title, title_justify="left", show_footer=True)
+    made.add_column("worker", f"{len(workers):,} workers", justify="right")
+    made.add_column("rank", justify="right")
+    made.add_column("user", justify="right")
+    for name in names:
+        values = [row[name] for row in workers if name in row]
+        made.add_column(name.replace("_", " "), _shown(name, sum(values) / len(values)), justify="right")
+    total = {name: sum(row[name] for row in workers) for name in ("training", "waiting", "sent")}
+    for name, unit in (("training", "s"), ("waiting", "s"), ("sent", "MB")):
+        made.add_column(f"{name}, {unit}", _shown(name, total[name]), justify="right")
+    for row in workers[:ROWS]:
+        cells = [_shown(name, row[name]) if name in row else "–" for name in names]
+        spent = [_shown(name, row[name]) for name in total]
+        made.add_row(str(row["worker"]), str(row["rank"]), str(row["user"]) if row["user"] >= 0 else "–", *cells, *spent)
+    if len(workers) > ROWS:
+        made.add_row("…", *[""] * (len(made.columns) - 1))
+    return made
+
+
+def _shown(name: str, value: float) -> str:
+    if name.endswith("accuracy"):
+        return f"{value:.2%}"
+    return f"{value / 1e6:,.1f}" if name == "sent" else f"{value:.4f}" if name.endswith("loss") else f"{value:.1f}"
