@@ -18,8 +18,9 @@ from fedloom.errors import CheckpointError, FedloomError, PeerError, choose, req
 from fedloom.runs import report
 from fedloom.runs.board import board, table
 from fedloom.runs.experiment import Experiment
+from fedloom.runs.order import Order, Refused, dispatched
 from fedloom.runs.plot import plot
-from fedloom.runs.ranks import DIVERGED, INTERRUPTED, Attendance, Order, Refused, dispatched
+from fedloom.runs.ranks import INTERRUPTED, Attendance, diverged
 from fedloom.runs.runner import Run
 from fedloom.runs.selection import SELECTIONS
 
@@ -91,7 +92,7 @@ def attend(mailbox: Mailbox, write: Callable[[], Order], manner: Manner, debug: 
         if first:
             errors.print(f"Go on with the same command and --out {order.folder}", style="yellow", soft_wrap=True)
         raise typer.Exit(130)
-    if attendance.verdict.startswith(DIVERGED):
+    if diverged(attendance.verdict):
         raise typer.Exit(2)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -42,18 +42,18 @@ class Exchange:
     mailbox: Mailbox
     owner: np.ndarray
     roster: Roster
-    trained: Counter[int] = field(default_factory=Counter)
-    waited: Counter[int] = field(default_factory=Counter)
+    trained: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    waited: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     squares: dict[int, float] = field(default_factory=dict)
 
     @property
     def me(self) -> int:
-        """This rank."""
+        """The number of this rank."""
         return self.mailbox.world.rank
 
     @property
     def mine(self) -> list[int]:
-        """This rank's workers."""
+        """The workers of this rank."""
         return [int(worker) for worker in np.flatnonzero(self.owner == self.me)]
 
     @property
@@ -82,14 +82,14 @@ class Exchange:
         start = time.perf_counter()
         view = self.rank.view([int(users[w]) for w in self.mine if users[w] >= 0])
         reply, self.squares[worker] = self.rank.train(view, user, model, round)
-        self.trained[worker] += time.perf_counter() - start  # type: ignore[assignment]
+        self.trained[worker] += time.perf_counter() - start
         return reply
 
     def taken(self, worker: int, addresses: Sequence[Address]) -> dict[Address, np.ndarray]:
         """What has come for a worker, and how long that was waited for."""
         start = time.perf_counter()
         found = self.mailbox.take(addresses)
-        self.waited[worker] += time.perf_counter() - start  # type: ignore[assignment]
+        self.waited[worker] += time.perf_counter() - start
         return found
 
 
@@ -184,7 +184,7 @@ class Along(Exchange):
                 self.mailbox.expect(int(self.owner[other]), (round, other), np.empty_like(like))
 
     def _turns(self, round: int, mixes: bool) -> Iterator[int]:
-        """This rank's workers, each when it can go on with a round, those that others wait for first."""
+        """The workers of this rank, each when it can go on with a round, those that others wait for first."""
         inside = lambda worker: all(self.owner[w] == self.me for w in self.links(round).wanted(worker))  # noqa: E731
         left = sorted(self.mine, key=inside)
         while left:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -58,7 +58,7 @@ class Mailbox:
     timeout: float = 60.0
     delay: float = 0.0
     owner: Sequence[int] = ()
-    sent: Counter[int] = field(default_factory=Counter)
+    sent: dict[int, float] = field(default_factory=lambda: defaultdict(int))
     log: dict[Address, float] | None = None
 
     def __post_init__(self) -> None:
@@ -93,8 +93,7 @@ class Mailbox:
     def take(self, addresses: Iterable[Address]) -> dict[Address, np.ndarray]:
         """Models that were expected, once all are here."""
         wanted = list(addresses)
-        late = lambda: [(self._awaited[a], a[1]) for a in wanted if a not in self._models]  # noqa: E731
-        self._wait(late)
+        self._wait(lambda: [(self._awaited[a], a[1]) for a in wanted if a not in self._models])
         for address in wanted:
             del self._awaited[address]
         return {address: self._models.pop(address) for address in wanted}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from fedloom.tasks.task import Task, Variables
 from fedloom.trees import member, stack
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, UInt32
+    from jaxtyping import Array, Float, Int, Key, UInt32
 
     Flat = Float[Array | np.ndarray, " P"]
 
@@ -57,7 +57,7 @@ class Rank:
     @cached_property
     def first(self) -> Variables:
         """The model before the first round."""
-        made: Variables = jax.jit(lambda seed: self.task.init(stream(seed, INIT)))(np.uint32(self.seed))
+        made: Variables = jax.jit(lambda seed: initial(self.task, stream(seed, INIT)))(np.uint32(self.seed))
         return made
 
     @cached_property
@@ -105,14 +105,9 @@ class Rank:
         return ahead, float(norm)
 
 
-def rank(data: FederatedData, task: Task, algorithm: Method, workers: int, seed: int) -> Rank:
-    """A rank's part of the work, on one device.
-
-    Arguments:
-        workers: how many models there are, of all ranks.
-    """
+def rank(data: FederatedData, task: Task, algorithm: Method, seed: int) -> Rank:
+    """A rank's part of the work, on one device."""
     machine.devices()
-    algorithm = algorithm.sized(workers)
     layout = plan(task, algorithm, data.clients["train"].size, data.columns, members=1, lanes=None, devices=1)
     return Rank(task, algorithm, layout, stored(data, layout.mesh, stream=True), seed)
 
@@ -141,7 +136,7 @@ def _train(
 
 @jax.jit
 def _mix(models: tuple[Array, ...], shares: Float[Array, " p"]) -> Array:
-    mixed: Array = blended(jnp.stack(models), jnp.arange(len(models))[None], shares[None])  # type: ignore[arg-type]
+    mixed: Any = blended(jnp.stack(models), jnp.arange(len(models))[None], shares[None])  # type: ignore[arg-type]
     return mixed[0]
 
 
@@ -158,7 +153,13 @@ def _step(
     return algorithm.apply(state, mean, {}, users), optax.tree.norm(mean.params)
 
 
-def _shaped(task: Task, model: Array) -> Variables:
+def initial(task: Task, key: Key[Array, ""]) -> Variables:
+    """A model in JAX's own precision: float32, or float64 where that is on."""
+    exact = lambda a: a.astype(float) if jnp.issubdtype(a.dtype, jnp.floating) else a  # noqa: E731
+    return jax.tree.map(exact, task.init(key))
+
+
+def _shaped(task: Task, model: Flat) -> Variables:
     """A flat model in the task's shapes."""
-    variables: Variables = ravel_pytree(task.init(jax.random.key(0)))[1](model)
+    variables: Variables = ravel_pytree(initial(task, jax.random.key(0)))[1](jnp.asarray(model))
     return variables

@@ -17,7 +17,6 @@ from fedloom.runs.report import headline
 
 ROWS = 20  # workers that are shown, at most
 SECONDS = 5.0  # between two lines, where a table cannot be renewed
-COLUMNS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "shared_test_loss", "shared_test_accuracy")
 
 
 @contextmanager
@@ -48,22 +47,24 @@ def _title(history: History, rounds: int) -> str:
 
 
 def table(workers: Sequence[dict[str, Any]], title: str = "") -> Table:
-    """Workers, one a row, the first few; then what all spent."""
-    names = [name for name in COLUMNS if any(name in row for row in workers)]
+    """Workers, one a row, the first few: how each does on its own examples (for testing, where it has such) and on all
+    test examples, and what it has spent; in the end the mean of the first and the sum of the second.
+    """
+    own = "test" if any("test_loss" in row for row in workers) else "train"
+    measures = {f"{own}_loss": "own loss", f"{own}_accuracy": "own accuracy", "shared_test_loss": "shared loss",
+                "shared_test_accuracy": "shared accuracy"}  # fmt: skip
+    spent = {"training": "training s", "waiting": "waiting s", "sent": "sent MB"}
     made = Table(title=title, title_justify="left", show_footer=True)
-    made.add_column("worker", f"{len(workers):,} workers", justify="right")
-    made.add_column("rank", justify="right")
-    made.add_column("user", justify="right")
-    for name in names:
+    made.add_column("worker", f"{len(workers):,}", justify="right")
+    for name in ("rank", "user"):
+        made.add_column(name, justify="right")
+    for name, called in (measures | spent).items():
         values = [row[name] for row in workers if name in row]
-        made.add_column(name.replace("_", " "), _shown(name, sum(values) / len(values)), justify="right")
-    total = {name: sum(row[name] for row in workers) for name in ("training", "waiting", "sent")}
-    for name, unit in (("training", "s"), ("waiting", "s"), ("sent", "MB")):
-        made.add_column(f"{name}, {unit}", _shown(name, total[name]), justify="right")
+        footer = sum(values) if name in spent else sum(values) / max(1, len(values))
+        made.add_column(called, _shown(name, footer) if values else "–", justify="right")
     for row in workers[:ROWS]:
-        cells = [_shown(name, row[name]) if name in row else "–" for name in names]
-        spent = [_shown(name, row[name]) for name in total]
-        made.add_row(str(row["worker"]), str(row["rank"]), str(row["user"]) if row["user"] >= 0 else "–", *cells, *spent)
+        who = str(row["worker"]), str(row["rank"]), str(row["user"]) if row["user"] >= 0 else "–"
+        made.add_row(*who, *(_shown(name, row[name]) if name in row else "–" for name in measures | spent))
     if len(workers) > ROWS:
         made.add_row("…", *[""] * (len(made.columns) - 1))
     return made

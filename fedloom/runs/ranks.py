@@ -1,9 +1,8 @@
-"""Ranks: one run over MPI, from rank 0's order to the last checkpoint.
+"""Ranks: one run over MPI, as each of its ranks sees it, from rank 0's order to the last checkpoint.
 
 Every rank does the same: it prepares what the order says, trains its workers between meetings, and keeps checkpoints of
 its own. At a meeting all ranks tell rank 0 how their workers fare, and rank 0 says whether to go on; so at a meeting
-everybody has done the same rounds. All keep the last two meetings in mind: whatever happens, there is one that everybody
-has.
+everybody has done the same rounds. All keep the last two meetings in mind: whatever happens, all have one of the two.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,124 +21,19 @@ import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
-from fedloom.algorithms import Algorithm, Method, MultiTask, Personalised
-from fedloom.data import FederatedData
-from fedloom.engines.exchange import SERVER, Along, Exchange, Served
+from fedloom.engines.exchange import Served
 from fedloom.engines.mailbox import Mailbox
-from fedloom.engines.rank import rank
-from fedloom.engines.store import GLOBAL
-from fedloom.engines.world import owners
-from fedloom.errors import CheckpointError, FedloomError, require
-from fedloom.mixing import Gossip, Topology, identity
-from fedloom.runs.checks import check
-from fedloom.runs.experiment import Experiment
+from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.history import History, from_rows
-from fedloom.runs.prepare import federated
+from fedloom.runs.order import Order, Prepared, Refused, prepared
 from fedloom.runs.runner import HISTORY, MODEL, Run, interruptible
-from fedloom.runs.runner import identity as identified
-from fedloom.runs.selection import lasts, roster
-from fedloom.tasks import Task
+from fedloom.runs.tally import Report, counters, report, row, statistics
 from fedloom.trees import stack
 
 EXPERIMENT, ORDER, WORKERS, LEAVING = "experiment.toml", "peers.json", "workers.json", "leaving"
 INTERRUPTED, DIVERGED = "interrupted; it can be resumed", "diverged"
 LINGER = 10.0  # seconds that a rank which leaves waits for others to save and leave too
 Watch = Callable[[History, list[dict[str, Any]]], None]
-
-
-class Refused(FedloomError):
-    """An order that cannot be carried out; all ranks know why."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """What all ranks are told to do.
-
-    Arguments:
-        experiment: as TOML.
-        folder: where the run is kept.
-        selection, workers: see :mod:`fedloom.runs.selection`; one worker a user where it is not said how many.
-        save_every: rounds between checkpoints.
-        delays: seconds by which the models of each rank are held back, in turn.
-        data_folder: where data sets are.
-    """
-
-    experiment: str
-    folder: str
-    selection: str = "all"
-    workers: int | None = None
-    save_every: int = 10
-    delays: tuple[float, ...] = (0.0,)
-    data_folder: str | None = None
-
-    def __post_init__(self) -> None:
-        require(self.save_every >= 1, "save_every", "at least 1", self.save_every)
-
-
-def dispatched(mailbox: Mailbox, write: Callable[[], Order]) -> Order:
-    """The order, which rank 0 writes and all others are sent."""
-    if mailbox.world.rank:
-        [(order, trouble)] = mailbox.hear("order", [0])
-    else:
-        order, trouble = None, None
-        try:
-            order = write()
-        except (FedloomError, OSError) as error:
-            trouble = str(error)
-        mailbox.tell(mailbox.world.others, "order", (order, trouble))
-    if trouble is not None:
-        raise Refused(trouble)
-    assert order is not None
-    return order
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What every rank makes of an order for itself."""
-
-    experiment: Experiment
-    data: FederatedData
-    task: Task
-    exchange: Exchange
-    rounds: int
-    about: dict[str, Any]
-
-
-def prepared(order: Order, mailbox: Mailbox) -> Prepared:
-    """An order, prepared; or an :class:`ArgumentError` before anything is computed."""
-    experiment = Experiment.from_toml(order.experiment)
-    require(experiment.users == "no", "users", "no: what workers do is measured anyway", experiment.users)
-    data = federated(experiment, Path(order.data_folder) if order.data_folder else None)
-    for split in experiment.splits:
-        require(split in data.splits, "evaluate", f"of the parts that the data has, {', '.join(data.splits)}", split)
-    workers = order.workers if order.workers is not None else len(data)
-    require(workers < SERVER, "workers", f"fewer than {SERVER:,}", workers)
-    owner = owners(workers, mailbox.world.size)
-    task, algorithm = experiment.build_task(data), experiment.build_algorithm().sized(workers)
-    supported(algorithm, task)
-    check(algorithm, task, data)
-    sizes = data.clients["train"].size
-    users = roster(order.selection, sizes, workers, min(workers, algorithm.cohort(len(data))), experiment.seed)
-    mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
-    way = Served if isinstance(algorithm, Algorithm) else Along
-    exchange = way(rank(data, task, algorithm, workers, experiment.seed), mailbox, owner, users)
-    among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
-    about = {**identified(data, task, algorithm, experiment.seed), **among}
-    return Prepared(experiment, data, task, exchange, lasts(order.selection, len(data), workers, experiment.rounds), about)
-
-
-def supported(algorithm: Method, task: Task) -> None:
-    """Raise an :class:`ArgumentError` unless ranks can do it: what they send each other is models, and nothing else."""
-    first = jax.eval_shape(lambda: task.init(jax.random.key(0)))
-    if isinstance(algorithm, Algorithm):
-        beside = [*jax.eval_shape(algorithm.local.keeps, first), *jax.eval_shape(algorithm.local.tells, first)]
-        able = algorithm.weighting.alone and not algorithm.personal and not beside
-    else:
-        mixes = isinstance(algorithm, Personalised) and not isinstance(algorithm, MultiTask)
-        able = mixes and isinstance(algorithm.mixer, Gossip | Topology | type(identity))
-    what = "dpa-sgd, local, fedavg, fedsgd or fedprox, weighted by size or uniform, over MPI (fedloom run knows them all)"
-    told = algorithm.describe()
-    require(able, "algorithm", what, told.get("work") or told.get("mixing") or told.get("weighting"))
 
 
 @dataclass(frozen=True)
@@ -178,7 +72,7 @@ class Attendance:
                 ahead = self.next(round)
                 self.exchange.advance(round, ahead - round)
                 round, verdict = ahead, self.meet(ahead, asked())
-                if verdict is not None or round % self.order.save_every == 0:
+                if (verdict is not None or round % self.order.save_every == 0) and not diverged(verdict):
                     self.save(self.own, self.moments[-1])
         self.verdict = verdict
         return self.finish(round)
@@ -187,7 +81,7 @@ class Attendance:
         """Prepare, and go on only if all ranks could; find the newest round that all ranks have kept."""
         trouble, found = None, dict[int, checkpoint.Checkpoint]()
         try:
-            self.prepared = prepared(self.order, self.mailbox)
+            self.prepared: Prepared = prepared(self.order, self.mailbox)
             found = self.kept()
         except (FedloomError, OSError) as error:
             trouble = str(error)
@@ -202,8 +96,8 @@ class Attendance:
             [start] = self.mailbox.hear("start", [0], patience=1.5)
         if start[0]:
             raise Refused(start[0])
-        self.exchange, self.stop = self.prepared.exchange, self.prepared.experiment.stop()
-        self.stop = replace(self.stop, rounds=self.prepared.rounds)
+        self.exchange = self.prepared.exchange
+        self.stop = replace(self.prepared.experiment.stop(), rounds=self.prepared.rounds)
         self.stored = found[start[1]] if start[1] is not None else None
 
     def kept(self) -> dict[int, checkpoint.Checkpoint]:
@@ -212,7 +106,7 @@ class Attendance:
             raise CheckpointError(f"{self.folder} holds a run of one process: choose another folder")
         found = [*checkpoint.kept(self.own), *checkpoint.kept(self.own / LEAVING)]
         for one in found:
-            there, here = one.about["identity"], self.prepared.about
+            there, here = one.about["identity"], self.prepared.identity
             differs = [name for name in {**here, **there} if there.get(name) != here.get(name)]
             if differs:
                 was = ", ".join(f"{name} = {there.get(name)!r} there, {here.get(name)!r} here" for name in differs)
@@ -224,23 +118,19 @@ class Attendance:
         if self.world.rank == 0:
             checkpoint.write_text(self.folder / EXPERIMENT, self.prepared.experiment.to_toml())
             among = {"ranks": self.world.size, "workers": len(self.exchange.owner)}
-            checkpoint.write_text(self.folder / ORDER, json.dumps({**asdict(self.order), **among}, indent=1) + "\n")
+            self.note(ORDER, {**asdict(self.order), **among})
         round = 0
         if self.stored is not None:
             about, exchange = self.stored.about, self.exchange
             round = int(about["round"])
             exchange.restore(self.stored.arrays)
-            for name, into in self.counters().items():
+            for name, into in counters(self.prepared).items():
                 into.update({int(worker): value for worker, value in about["spent"][name].items()})
             self.history, self.workers = from_rows(about["rows"]), about["workers"]
             self.moments.append(Moment(round, exchange.arrays(), about))
             self.began -= self.history.last("seconds") if len(self.history) else 0.0
         verdict = self.told("begin", lambda: self.stop.reason(self.history) if len(self.history) else None)
         return round, verdict
-
-    def counters(self) -> dict[str, Counter[int]]:
-        """What is counted of each worker of this rank."""
-        return {"training": self.exchange.trained, "waiting": self.exchange.waited, "sent": self.mailbox.sent}
 
     def told(self, kind: str, decide: Callable[[], str | None]) -> str | None:
         """What rank 0 decides."""
@@ -256,132 +146,49 @@ class Attendance:
         every, save = self.prepared.experiment.every, self.order.save_every
         return min((round // every + 1) * every, (round // save + 1) * save, self.stop.rounds)
 
-    def evaluates(self, round: int) -> bool:
-        """Whether workers are measured after a round."""
-        return round % self.prepared.experiment.every == 0 or round == self.stop.rounds
-
     def meet(self, round: int, asked: bool) -> str | None:
         """Tell rank 0 how this rank's workers fare; why the run stops, if it does."""
-        report = self.report(round) | {"asked": asked}
+        mine = report(self.prepared, round, asked)
         if self.world.rank:
             self.moments.append(self.moment(round))
-            self.mailbox.tell(0, "met", report)
+            self.mailbox.tell(0, "met", mine)
             return self.told("verdict", lambda: None)
-        reports = [report, *self.mailbox.hear("met", self.world.others)]
-        verdict = self.judged(round, reports) if self.evaluates(round) else None
-        if verdict is None and any(one["asked"] for one in reports):
+        reports = [mine, *self.mailbox.hear("met", self.world.others)]
+        verdict = self.judged(round, reports) if self.prepared.evaluates(round) else None
+        if verdict is None and any(one.asked for one in reports):
             verdict = INTERRUPTED
         self.moments.append(self.moment(round))
         return self.told("verdict", lambda: verdict)
 
-    def report(self, round: int) -> dict[str, Any]:
-        """How this rank's workers fare."""
-        spent = {name: dict(counted) for name, counted in self.counters().items()}
-        measured = self.measured(round) if self.evaluates(round) else {}
-        return {"spent": spent, "measured": measured, "squares": sum(self.exchange.squares.values())}
-
-    def measured(self, round: int) -> dict[str, dict[int, dict[str, float]]]:
-        """Part → worker → metric → its sum over the worker's examples of the part, or over those that are nobody's."""
-        data, exchange = self.prepared.data, self.exchange
-        users = self.users(round)
-        theirs = [int(users[worker]) for worker in exchange.mine if users[worker] >= 0]
-        shared = [GLOBAL] if "test" in data.clients and "test" in data.splits else []
-        found: dict[str, dict[int, dict[str, float]]] = {}
-        for part in [*self.prepared.experiment.splits, *shared]:
-            own = part in data.clients
-            view = exchange.rank.view(theirs if own else [], part)
-            one_model = isinstance(exchange, Served) and not own  # rank 0 is enough
-            those = exchange.mine if not one_model else [0] if self.world.rank == 0 else []
-            found[part] = {
-                worker: exchange.rank.judge(view, int(users[worker]) if own else 0, exchange.models[worker])
-                for worker in those
-                if users[worker] >= 0 or not own
-            }
-        return found
-
-    def users(self, round: int) -> np.ndarray:
-        """The user of each worker in the last round."""
-        if self.order.selection == "all":
-            return np.arange(len(self.exchange.owner))
-        return self.exchange.roster(max(0, round - 1))
-
-    def judged(self, round: int, reports: list[dict[str, Any]]) -> str | None:
+    def judged(self, round: int, reports: list[Report]) -> str | None:
         """Add a row to the history; why the run stops, if it does."""
         before = self.history
-        self.history += {**self.costs(round, reports), **self.metrics(reports)}
-        self.workers = self.statistics(round, reports)
+        fresh = row(self.prepared, before, round, reports, self.began)
+        self.history, self.workers = before + fresh, statistics(self.prepared, round, reports)
         if self.watch:
             self.watch(self.history, self.workers)
-        row = self.history.rows[-1]
-        broken = [name for name, value in row.items() if not math.isfinite(value)]
+        broken = [name for name, value in fresh.items() if not math.isfinite(value)]
         if broken:
             self.history = before
-            return f"{DIVERGED}: {broken[0].replace('_', ' ')} is {row[broken[0]]} after round {round}"
+            return f"{DIVERGED}: {broken[0].replace('_', ' ')} is {fresh[broken[0]]} after round {round}"
         return self.stop.reason(self.history)
-
-    def costs(self, round: int, reports: list[dict[str, Any]]) -> dict[str, float]:
-        """What the run has cost so far, counted as a simulation counts it."""
-        exchange, size = self.exchange, self.prepared.data.clients["train"].size
-        last = self.history.rows[-1] if len(self.history) else {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0}
-        rounds, local = range(int(last["round"]), round), exchange.rank.algorithm.local
-        users = [exchange.roster(one) for one in rounds]
-        steps = sum(int(np.sum(local.steps(size[who[who >= 0]], exchange.rank.plan.rows))) for who in users)
-        moved = sum(exchange.moved(one) for one in rounds) * next(iter(exchange.models.values())).nbytes
-        squares = sum(one["squares"] for one in reports)
-        norm = exchange.norm if isinstance(exchange, Served) else (squares / len(exchange.owner)) ** 0.5
-        return {
-            "round": round,
-            "steps": last["steps"] + steps,
-            "bytes_up": last["bytes_up"] + moved,
-            "bytes_down": last["bytes_down"] + moved,
-            "update_norm": norm,
-            "seconds": time.perf_counter() - self.began,
-        }
-
-    def metrics(self, reports: list[dict[str, Any]]) -> dict[str, float]:
-        """Each metric of each part, over all workers' examples."""
-        found = {}
-        for split in self.prepared.experiment.splits:
-            sums = Counter[str]()
-            for report in reports:
-                for one in report["measured"][split].values():
-                    sums.update(one)  # type: ignore[arg-type]
-            found |= {f"{split}_{name}": value / sums["count"] for name, value in sums.items() if name != "count"}
-        return found
-
-    def statistics(self, round: int, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """How each worker fares: on its own examples and on all test examples, and what it has spent."""
-        users, table = self.users(round), []
-        for worker, owner in enumerate(self.exchange.owner.tolist()):
-            report = reports[owner]
-            row: dict[str, Any] = {"worker": worker, "rank": owner, "user": int(users[worker])}
-            for part, workers in report["measured"].items():
-                one = workers.get(worker, {})
-                shown = "shared_test" if part == GLOBAL or part not in self.prepared.data.clients else part
-                row |= {f"{shown}_{name}": value / one["count"] for name, value in one.items() if name != "count"}
-            row |= {name: counted.get(worker, 0) for name, counted in report["spent"].items()}
-            table.append(row)
-        return table
 
     def moment(self, round: int) -> Moment:
         """What this rank has now."""
-        spent = {name: {str(w): n for w, n in counted.items()} for name, counted in self.counters().items()}
-        rows = [dict(row) for row in self.history.rows]
-        about = {"identity": self.prepared.about, "round": round, "rows": rows, "workers": self.workers, "spent": spent}
-        return Moment(round, self.exchange.arrays(), about)
+        spent = {name: {str(w): n for w, n in counted.items()} for name, counted in counters(self.prepared).items()}
+        seen = {"rows": self.history.rows, "workers": self.workers, "spent": spent}
+        return Moment(round, self.exchange.arrays(), {"identity": self.prepared.identity, "round": round, **seen})
 
     def save(self, folder: Path, moment: Moment) -> None:
         """Write a checkpoint, and at rank 0 the history."""
         checkpoint.write(folder, checkpoint.Checkpoint(moment.arrays, moment.about))
         if self.world.rank == 0:
-            history = {"label": self.label, "rows": moment.about["rows"]}
-            checkpoint.write_text(self.folder / HISTORY, json.dumps(history, indent=1) + "\n")
-            checkpoint.write_text(self.folder / WORKERS, json.dumps(moment.about["workers"], indent=1) + "\n")
+            self.note(HISTORY, {"label": self.prepared.label, "rows": moment.about["rows"]})
+            self.note(WORKERS, moment.about["workers"])
 
-    @property
-    def label(self) -> str:
-        """What the run is called."""
-        return f"{self.prepared.experiment.model}, {self.prepared.data.name}, {self.world.size} ranks"
+    def note(self, name: str, what: Any) -> None:
+        """Write something as JSON."""
+        checkpoint.write_text(self.folder / name, json.dumps(what, indent=1) + "\n")
 
     def finish(self, round: int) -> Run | None:
         """Bring all models to rank 0, which keeps them."""
@@ -395,20 +202,26 @@ class Attendance:
         models = dict(exchange.models)
         for worker in away:
             self.mailbox.expect(int(exchange.owner[worker]), address(worker), np.empty_like(models[0]))
-        models |= {worker: flat for (_, worker), flat in self.mailbox.take([address(worker) for worker in away]).items()}
+        arrived = self.mailbox.take([address(worker) for worker in away])
+        models |= {worker: flat for (_, worker), flat in arrived.items()}
         self.mailbox.close()
         whole = [exchange.rank.whole(models[worker]) for worker in range(len(exchange.owner))]
         variables = jax.tree.map(np.asarray, whole[0] if isinstance(exchange, Served) else stack(whole))
         model.save(self.folder / MODEL, variables)
-        diverged = self.verdict.startswith(DIVERGED)
-        return Run(self.label, self.history, variables, self.verdict, diverged, self.folder)
+        self.note(HISTORY, {"label": self.prepared.label, "rows": self.history.rows})
+        return Run(self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder)
 
     def leave(self, reason: str) -> str:
-        """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they have
-        done the same; how to go on.
+        """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they
+        have done the same; how to go on.
         """
         for moment in list(self.moments):
             self.save(self.own / LEAVING, moment)
         self.mailbox.leave(reason, min(LINGER, self.mailbox.timeout))
         kept = f"round {self.moments[-1].round} is saved" if self.moments else "nothing was done yet"
         return f"{kept}; go on with the same command and --out {self.folder}"
+
+
+def diverged(verdict: str | None) -> bool:
+    """Whether a run stops because its numbers ceased to be numbers."""
+    return verdict is not None and verdict.startswith(DIVERGED)
