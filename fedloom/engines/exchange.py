@@ -16,7 +16,8 @@ from fedloom.combine.replies import Replies
 from fedloom.engines.mailbox import WIDTH, Address, Mailbox
 from fedloom.engines.rank import Rank
 from fedloom.mixing import Gossip
-from fedloom.trees import flatten, unflatten
+from fedloom.tasks.task import Variables
+from fedloom.trees import flatten, stack, unflatten
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -67,6 +68,10 @@ class Exchange:
 
     def advance(self, first: int, rounds: int) -> None:
         """Do so many rounds."""
+        raise NotImplementedError
+
+    def gathered(self, round: int) -> Variables | None:
+        """The outcome after so many rounds, at rank 0."""
         raise NotImplementedError
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -146,6 +151,18 @@ class Along(Exchange):
         """A model along each connection."""
         assert isinstance(self.rank.algorithm, Personalised)
         return self.rank.algorithm.mixer.moved(len(self.owner))
+
+    def gathered(self, round: int) -> Variables | None:
+        """Everybody's model, one beside the other."""
+        if self.me != 0:
+            for worker, model in self._models.items():
+                self.mailbox.post(model, 0, (round, worker))
+            return None
+        away = [(round, int(worker)) for worker in np.flatnonzero(self.owner != 0)]
+        for address in away:
+            self.mailbox.expect(int(self.owner[address[1]]), address, np.empty_like(self._models[0]))
+        every = self._models | {worker: model for (_, worker), model in self.mailbox.take(away).items()}
+        return stack([self.rank.whole(every[worker]) for worker in range(len(self.owner))])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All models."""
@@ -228,6 +245,10 @@ class Served(Exchange):
     def moved(self, round: int) -> int:
         """As many as take part."""
         return int((self.roster(round) >= 0).sum())
+
+    def gathered(self, round: int) -> Variables | None:  # noqa: ARG002
+        """The one model."""
+        return self.state.variables if self.me == 0 else None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The server's state at rank 0, the model elsewhere."""

@@ -21,14 +21,12 @@ import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
-from fedloom.engines.exchange import Served
 from fedloom.engines.mailbox import Mailbox
 from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.order import Order, Prepared, Refused, prepared
 from fedloom.runs.runner import HISTORY, MODEL, Run, interruptible
 from fedloom.runs.tally import Report, counters, report, row, statistics
-from fedloom.trees import stack
 
 EXPERIMENT, ORDER, WORKERS, LEAVING = "experiment.toml", "peers.json", "workers.json", "leaving"
 INTERRUPTED, DIVERGED = "interrupted; it can be resumed", "diverged"
@@ -191,22 +189,12 @@ class Attendance:
         checkpoint.write_text(self.folder / name, json.dumps(what, indent=1) + "\n")
 
     def finish(self, round: int) -> Run | None:
-        """Bring all models to rank 0, which keeps them."""
-        exchange, address = self.exchange, lambda worker: (round + 1, worker)
-        away = [] if isinstance(exchange, Served) else np.flatnonzero(exchange.owner != 0).tolist()
-        if self.world.rank:
-            for worker in set(away) & set(exchange.mine):
-                self.mailbox.post(exchange.models[worker], 0, address(worker))
-            self.mailbox.close()
-            return None
-        models = dict(exchange.models)
-        for worker in away:
-            self.mailbox.expect(int(exchange.owner[worker]), address(worker), np.empty_like(models[0]))
-        arrived = self.mailbox.take([address(worker) for worker in away])
-        models |= {worker: flat for (_, worker), flat in arrived.items()}
+        """Bring what came of it to rank 0, which keeps it."""
+        found = self.exchange.gathered(round)
         self.mailbox.close()
-        whole = [exchange.rank.whole(models[worker]) for worker in range(len(exchange.owner))]
-        variables = jax.tree.map(np.asarray, whole[0] if isinstance(exchange, Served) else stack(whole))
+        if found is None:
+            return None
+        variables = jax.tree.map(np.asarray, found)
         model.save(self.folder / MODEL, variables)
         self.note(HISTORY, {"label": self.prepared.label, "rows": self.history.rows})
         return Run(self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder)
