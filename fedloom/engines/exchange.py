@@ -35,7 +35,8 @@ class Exchange:
         rank, mailbox: what trains, and what sends.
         owner: the rank of each worker.
         roster: who trains on whose examples.
-        trained, waited: seconds that each worker trained, and that its rank waited for what it needed.
+        trained, waited: seconds that each worker trained, but for the first time, which compiles, and that its rank
+            waited for what it needed.
         squares: ‖update‖² of each worker in its last round.
     """
 
@@ -46,6 +47,7 @@ class Exchange:
     trained: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     waited: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     squares: dict[int, float] = field(default_factory=dict)
+    _compiled: bool = False
 
     @property
     def me(self) -> int:
@@ -84,10 +86,10 @@ class Exchange:
 
     def work(self, worker: int, user: int, model: np.ndarray, round: int, users: np.ndarray) -> np.ndarray:
         """A worker's reply."""
-        start = time.perf_counter()
-        view = self.rank.view([int(users[w]) for w in self.mine if users[w] >= 0])
+        view, start = self.rank.view([int(users[w]) for w in self.mine if users[w] >= 0]), time.perf_counter()
         reply, self.squares[worker] = self.rank.train(view, user, model, round)
-        self.trained[worker] += time.perf_counter() - start
+        self.trained[worker] += time.perf_counter() - start if self._compiled else 0.0
+        self._compiled = True
         return reply
 
     def taken(self, worker: int, addresses: Sequence[Address]) -> dict[Address, np.ndarray]:

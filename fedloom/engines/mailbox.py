@@ -4,7 +4,7 @@ One thread beside the training thread does all communication. It takes what is t
 non-blocking sends and receives, and looks after them; so a model is on its way while the next worker trains. It is one
 thread that looks and sleeps, not one that sends and one that receives: a blocking call of MPI turns in circles until
 it is served, and would take the core that trains. For a moment after something has moved the thread looks without
-sleeping (large messages come in pieces), then less and less often.
+sleeping, longer while the training thread itself waits and needs no core; then less and less often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from fedloom.errors import PeerError, require
 
 FAREWELL = "farewell"
 WIDTH = 2**13  # places for workers in a tag
-BUSY, SHORTEST, LONGEST = 3e-4, 5e-5, 1e-3  # seconds: looking without sleep, and the first and the longest sleep
+BUSY, EAGER = 2e-4, 2e-2  # seconds of looking without sleep, while the training thread trains and while it waits
+SHORTEST, LONGEST = 5e-5, 1e-3  # seconds of sleep, at first and in the end
 Address = tuple[int, int]
 """Of a model: round and worker."""
 
@@ -62,7 +63,8 @@ class Mailbox:
     log: dict[Address, float] | None = None
 
     def __post_init__(self) -> None:
-        self._orders: SimpleQueue[Letter | tuple[int, Any]] = SimpleQueue()
+        self._orders: SimpleQueue[Letter | tuple[int, Any] | None] = SimpleQueue()
+        self._busy = BUSY
         self._changed = threading.Condition()
         self._models: dict[Address, np.ndarray] = {}
         self._awaited: dict[Address, int] = {}
@@ -132,6 +134,9 @@ class Mailbox:
     def _wait(self, late: Callable[[], list[tuple[int, int | None]]], patience: float = 1.0) -> None:
         until = time.monotonic() + patience * self.timeout
         with self._changed:
+            if late():
+                self._busy = EAGER
+                self._orders.put(None)
             while missing := late():
                 if self._trouble is not None:
                     raise PeerError(f"rank {self.world.rank} cannot communicate any more: {self._trouble}")
@@ -141,6 +146,7 @@ class Mailbox:
                 if left <= 0:
                     raise PeerError(self._unanswered(missing))
                 self._changed.wait(left)
+            self._busy = BUSY
 
     def _unanswered(self, missing: list[tuple[int, int | None]]) -> str:
         ranks = sorted({rank for rank, _ in missing})
@@ -154,7 +160,8 @@ class Mailbox:
         moved, pause = time.monotonic(), SHORTEST
         try:
             while self._open or self._outgoing():
-                if self._order(0.0 if time.monotonic() - moved < BUSY else pause) | self._look() | self._listen():
+                rest = 0.0 if time.monotonic() - moved < self._busy else pause
+                if self._order(rest) | self._look() | self._listen():
                     moved, pause = time.monotonic(), SHORTEST
                 else:
                     pause = min(1.5 * pause, LONGEST)
@@ -167,15 +174,14 @@ class Mailbox:
         return not self._orders.empty() or bool(self._telling) or any(not one.incoming for one in self._moving)
 
     def _order(self, pause: float) -> bool:
-        """Take the next order, or wait for it a little."""
+        """Take the next order, or wait for it a little; no order is one to look now."""
         try:
             order = self._orders.get(timeout=pause) if pause else self._orders.get_nowait()
         except Empty:
-            time.sleep(0)
             return False
         if isinstance(order, Letter):
             self._moving.append(order)
-        else:
+        elif order is not None:
             self._telling.append(self.world.notes.isend(order[1], order[0]))
         return True
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -16,6 +17,7 @@ from fedloom.runs.ranks import Watch
 from fedloom.runs.report import headline
 
 ROWS = 20  # workers that are shown, at most
+SPENT = {"training": "train s", "waiting": "wait s", "sent": "sent MB"}
 SECONDS = 5.0  # between two lines, where a table cannot be renewed
 
 
@@ -51,20 +53,19 @@ def table(workers: Sequence[dict[str, Any]], title: str = "") -> Table:
     test examples, and what it has spent; in the end the mean of the first and the sum of the second.
     """
     own = "test" if any("test_loss" in row for row in workers) else "train"
-    measures = {f"{own}_loss": "own loss", f"{own}_accuracy": "own accuracy", "shared_test_loss": "shared loss",
-                "shared_test_accuracy": "shared accuracy"}  # fmt: skip
-    spent = {"training": "training s", "waiting": "waiting s", "sent": "sent MB"}
-    made = Table(title=title, title_justify="left", show_footer=True)
-    made.add_column("worker", f"{len(workers):,}", justify="right")
-    for name in ("rank", "user"):
-        made.add_column(name, justify="right")
-    for name, called in (measures | spent).items():
+    called = {f"{own}_loss": "own loss", f"{own}_accuracy": "own acc.", "shared_test_loss": "shared loss",
+              "shared_test_accuracy": "shared acc.", **SPENT}  # fmt: skip
+    measures = {name: shown for name, shown in called.items() if any(name in row for row in workers)}
+    made = Table(title=title, title_justify="left", show_footer=True, box=SIMPLE_HEAD)
+    made.add_column("worker", "all", justify="right")
+    made.add_column("rank", justify="right")
+    made.add_column("user", f"{len(workers):,}", justify="right")
+    for name, shown in measures.items():
         values = [row[name] for row in workers if name in row]
-        footer = sum(values) if name in spent else sum(values) / max(1, len(values))
-        made.add_column(called, _shown(name, footer) if values else "–", justify="right")
+        made.add_column(shown, _shown(name, sum(values) / (1 if name in SPENT else len(values))), justify="right")
     for row in workers[:ROWS]:
         who = str(row["worker"]), str(row["rank"]), str(row["user"]) if row["user"] >= 0 else "–"
-        made.add_row(*who, *(_shown(name, row[name]) if name in row else "–" for name in measures | spent))
+        made.add_row(*who, *(_shown(name, row[name]) if name in row else "–" for name in measures))
     if len(workers) > ROWS:
         made.add_row("…", *[""] * (len(made.columns) - 1))
     return made
