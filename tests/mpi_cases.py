@@ -1,6 +1,6 @@
 """Runs over MPI, one after another in the same ranks, each compared with the compiled engine in float64; prints JSON.
 
-mpiexec -n 2 python mpi_cases.py FOLDER one|all
+Start it with ``mpiexec -n 2 python mpi_cases.py FOLDER one|all``.
 """
 
 import json
