@@ -5,7 +5,8 @@ FedloomError
 │   └── UnknownName   a name that is not known: lists the choices
 ├── DataError         bad data: names the column, the row and the client where known
 ├── DivergedError     the loss became NaN or infinite: names the round and the learning rate
-└── CheckpointError   a checkpoint that is truncated, damaged or from another run
+├── CheckpointError   a checkpoint that is truncated, damaged or from another run
+└── PeerError         another rank that has left or does not answer: names it and its workers
 """
 
 from collections.abc import Callable, Iterable
@@ -44,6 +45,10 @@ class DivergedError(FedloomError, ArithmeticError):
 
 class CheckpointError(FedloomError, RuntimeError):
     """A checkpoint that cannot be continued."""
+
+
+class PeerError(FedloomError, RuntimeError):
+    """Another rank has left, or does not answer."""
 
 
 def require(holds: bool, argument: str, requirement: str, value: object) -> None:

@@ -14,6 +14,8 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # tests side by side: compi
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     os.environ["XDG_CACHE_HOME"] = str(home / "fedloom-tests" / worker)
 
+collect_ignore = ["mpi_cases.py", "mpi_faults.py"]  # what ranks run; they have no tests of their own
+
 compiled()  # shows every core to JAX and turns the compilation cache on, before any test computes
 
 

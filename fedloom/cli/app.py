@@ -8,6 +8,7 @@ import typer
 
 from fedloom.cli.data import data_app
 from fedloom.cli.experiments import resume, run_command, sweep_command
+from fedloom.cli.peers import peers_command
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.results import list_command, plot_command
 from fedloom.cli.topology import topology_command
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command("run", rich_help_panel="Experiments")(run_command)
 app.command("sweep", rich_help_panel="Experiments")(sweep_command)
 app.command("resume", rich_help_panel="Experiments")(resume)
+app.command("peers", rich_help_panel="Experiments")(peers_command)
 app.command("reproduce", rich_help_panel="Experiments")(reproduce)
 app.command("plot", rich_help_panel="Results")(plot_command)
 app.command("list", rich_help_panel="Results")(list_command)

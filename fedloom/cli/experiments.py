@@ -38,6 +38,7 @@ from fedloom.runs.fields import convert
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
+from fedloom.runs.ranks import ORDER
 from fedloom.runs.result import Run
 from fedloom.runs.runner import train
 from fedloom.runs.sweep import SWEPT, combinations, sweep
@@ -179,6 +180,8 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     """Run an experiment in a folder, and the same on the union if that is wanted, and tell what came of it."""
     beside = "federated, to be shown beside central"
     require(not central or experiment.algorithm != "central", "algorithm", beside, experiment.algorithm)
+    if (folder / ORDER).exists():
+        raise CheckpointError(f"{folder} holds a run over MPI: go on with mpirun … fedloom peers --out {folder}")
     if central:
         experiment.centrally(1)  # raises what would otherwise be raised after the run
     data = build(experiment, folder, manner, [experiment.build_algorithm()])

@@ -97,7 +97,8 @@ def _sums(
                 return {name: sums[name] + jnp.sum(value * batch[1]) for name, value in values.items()}, None
 
             sample = {name: column[rows[0, 0]] for name, column in columns.items()}
-            zero = {name: jnp.float32(0) for name in jax.eval_shape(task.metrics, variables, sample)}
+            found = jax.eval_shape(task.metrics, variables, sample)
+            zero = {name: jnp.zeros((), jnp.result_type(value, live)) for name, value in found.items()}
             return lax.scan(one, zero, (rows[0], live[0]))[0]
 
         if plan.members == 1:

@@ -184,7 +184,7 @@ class Cohort:
         local, view, at = self.algorithm.local, self.view, self.at(lanes.slot)
         client = jnp.take_along_axis(self.clients, at, 1)
         n = jnp.where(taken, view.size[client], 0)
-        steps = jax.vmap(lambda a, s: a.steps(s, self.plan.rows))(local, n)
+        steps = jax.vmap(lambda a, s: a.steps(s, self.plan.rows))(local, n).astype(jnp.int32)
         begun, ordered = jax.vmap(lambda a, r: (a.begun(r), a.ordered(r)))(local, self.round)
         keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, client)
         ahead = spread(self.plan, _segment(self.task, self.plan), "llllllxxxs")

@@ -175,35 +175,40 @@ class Few(Mixer):
         return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
     def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
-        """M·X, in one pass over the models where each averages only a few; who is not there keeps its own. A model that
-        has ceased to be numbers spoils only the mixes that it is in.
-        """
+        """M·X; who is not there keeps its own."""
         assert who is not None
-        places, shares = who, self.taken(replies, who)
+        return where(replies.present, blended(models, who, self.taken(replies, who)), models)
 
-        def term(a: Array, share: Array, whose: Array) -> Array:
-            return jnp.where(share != 0, share * a[whose], 0)  # 0 · NaN is not 0
 
-        def one(a: Array, mine: Float[Array, " p"], others: Int[Array, " p"]) -> Array:
-            return reduce(jnp.add, [term(a, mine[p], others[p]) for p in range(len(mine))])
+def blended(models: Variables, who: Int[Array, "n p"], shares: Float[Array, "n p"]) -> Variables:
+    """Σ_j shares[i, j] · models[who[i, j]] for each i, in one pass over the models where these are only a few. A model
+    that has ceased to be numbers spoils only what it is in.
+    """
 
-        def by_user(a: Array, shares: Array, places: Array) -> Array:
-            return jax.lax.map(lambda row: one(a, *row), (shares, places))
+    def term(a: Array, share: Array, whose: Array) -> Array:
+        return jnp.where(share != 0, share * a[whose], 0)  # 0 · NaN is not 0
 
-        def at_once(a: Array, shares: Array, places: Array) -> Array:
-            return jax.vmap(partial(one, a))(shares, places)
+    def one(a: Array, mine: Float[Array, " p"], others: Int[Array, " p"]) -> Array:
+        return reduce(jnp.add, [term(a, mine[p], others[p]) for p in range(len(mine))])
 
-        def one_by_one(a: Array) -> Array:
-            add = lambda total, p: (total + jax.vmap(partial(term, a))(*p), None)  # noqa: E731
-            return jax.lax.scan(add, jnp.zeros_like(a), (shares.T, places.T))[0]
+    def by_row(a: Array, shares: Array, who: Array) -> Array:
+        return jax.lax.map(lambda row: one(a, *row), (shares, who))
 
-        def mixed(a: Array) -> Array:
-            if places.shape[1] > UNROLLED:
-                return one_by_one(a)
-            found: Array = jax.lax.platform_dependent(a, shares, places, cpu=by_user, default=at_once)
-            return found
+    def at_once(a: Array, shares: Array, who: Array) -> Array:
+        return jax.vmap(partial(one, a))(shares, who)
 
-        return where(replies.present, jax.tree.map(mixed, models), models)
+    def in_turn(a: Array) -> Array:
+        add = lambda total, p: (total + jax.vmap(partial(term, a))(*p), None)  # noqa: E731
+        return jax.lax.scan(add, jnp.zeros((len(who), *a.shape[1:]), a.dtype), (shares.T, who.T))[0]
+
+    def mixed(a: Array) -> Array:
+        if who.shape[1] > UNROLLED:
+            return in_turn(a)
+        found: Array = jax.lax.platform_dependent(a, shares, who, cpu=by_row, default=at_once)  # gathers are slow there
+        return found
+
+    blend: Variables = jax.tree.map(mixed, models)
+    return blend
 
 
 def checksum(*arrays: Array | np.ndarray | float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,15 @@ def read(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     if troubles:
         raise CheckpointError("; ".join(troubles) + "; start the run again in another folder")
     return None, []
+
+
+def kept(folder: Path) -> list[Checkpoint]:
+    """The newest checkpoint of a run and the one before it, of those the ones that can be read."""
+    found = []
+    for name in (NAME, PREVIOUS):
+        with suppress(CheckpointError):
+            found += [_read(folder / name)] if (folder / name).exists() else []
+    return found
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,0 +1,216 @@
+"""Ranks: one run over MPI, as each of its ranks sees it, from rank 0's order to the last checkpoint.
+
+Every rank does the same: it prepares what the order says, trains its workers between meetings, and keeps checkpoints of
+its own. At a meeting all ranks tell rank 0 how their workers fare, and rank 0 says whether to go on; so at a meeting
+everybody has done the same rounds. All keep the last two meetings in mind: whatever happens, all have one of the two.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import fedloom.runs.checkpoint as checkpoint
+import fedloom.runs.model as model
+from fedloom.engines.mailbox import Mailbox
+from fedloom.errors import CheckpointError, FedloomError
+from fedloom.runs.history import History, from_rows
+from fedloom.runs.interrupt import interruptible
+from fedloom.runs.order import Order, Prepared, Refused, prepared
+from fedloom.runs.result import HISTORY, MODEL, Run
+from fedloom.runs.tally import Report, counters, report, row, statistics
+
+EXPERIMENT, ORDER, WORKERS, LEAVING = "experiment.toml", "peers.json", "workers.json", "leaving"
+INTERRUPTED, DIVERGED = "interrupted; it can be resumed", "diverged"
+LINGER = 10.0  # seconds that a rank which leaves waits for others to save and leave too
+Watch = Callable[[History, list[dict[str, Any]]], None]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a rank has at a meeting."""
+
+    round: int
+    arrays: dict[str, np.ndarray]
+    about: dict[str, Any]
+
+
+class Attendance:
+    """A run under way, as one rank sees it."""
+
+    def __init__(self, mailbox: Mailbox, order: Order, watch: Watch | None = None) -> None:
+        self.mailbox, self.world, self.order, self.watch = mailbox, mailbox.world, order, watch
+        self.folder = Path(order.folder)
+        self.moments: deque[Moment] = deque(maxlen=2)
+        self.history, self.workers = History(), list[dict[str, Any]]()
+        self.verdict = ""
+        self.began = time.perf_counter()
+
+    @property
+    def own(self) -> Path:
+        """Where this rank keeps its checkpoints."""
+        return self.folder / f"rank-{self.world.rank}"
+
+    def run(self) -> Run | None:
+        """Attend until the run has stopped; at rank 0 what came of it."""
+        self.prepare()
+        round, verdict = self.begin()
+        with interruptible() as asked:
+            if round == 0 and verdict is None:
+                verdict = self.meet(0, asked())
+            while verdict is None:
+                ahead = self.next(round)
+                self.exchange.advance(round, ahead - round)
+                round, verdict = ahead, self.meet(ahead, asked())
+                if (verdict is not None or round % self.order.save_every == 0) and not diverged(verdict):
+                    self.save(self.own, self.moments[-1])
+        self.verdict = verdict
+        return self.finish(round)
+
+    def prepare(self) -> None:
+        """Prepare, and go on only if all ranks could; find the newest round that all ranks have kept."""
+        trouble, found = None, dict[int, checkpoint.Checkpoint]()
+        try:
+            self.prepared: Prepared = prepared(self.order, self.mailbox)
+            found = self.kept()
+        except (FedloomError, OSError) as error:
+            trouble = str(error)
+        if self.world.rank == 0:
+            told = [(trouble, sorted(found)), *self.mailbox.hear("ready", self.world.others)]
+            troubles = [one if one == told[0][0] else f"rank {r}: {one}" for r, (one, _) in enumerate(told) if one]
+            common = set.intersection(*(set(rounds) for _, rounds in told))
+            start = (troubles[0] if troubles else None, max(common, default=None))
+            self.mailbox.tell(self.world.others, "start", start)
+        else:
+            self.mailbox.tell(0, "ready", (trouble, sorted(found)))
+            [start] = self.mailbox.hear("start", [0], patience=1.5)
+        if start[0]:
+            raise Refused(start[0])
+        self.exchange = self.prepared.exchange
+        self.stop = replace(self.prepared.experiment.stop(), rounds=self.prepared.rounds)
+        self.stored = found[start[1]] if start[1] is not None else None
+
+    def kept(self) -> dict[int, checkpoint.Checkpoint]:
+        """Round → what this rank has kept of it; a :class:`CheckpointError` if it is of another run."""
+        if (self.folder / checkpoint.NAME).exists():
+            raise CheckpointError(f"{self.folder} holds a run of one process: choose another folder")
+        found = [*checkpoint.kept(self.own), *checkpoint.kept(self.own / LEAVING)]
+        for one in found:
+            there, here = one.about["identity"], self.prepared.identity
+            differs = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+            if differs:
+                was = ", ".join(f"{name} = {there.get(name)!r} there, {here.get(name)!r} here" for name in differs)
+                raise CheckpointError(f"{self.folder} holds another run ({was}): choose another folder")
+        return {int(one.about["round"]): one for one in found}
+
+    def begin(self) -> tuple[int, str | None]:
+        """The round to go on from, and why not, if the run had stopped."""
+        if self.world.rank == 0:
+            checkpoint.write_text(self.folder / EXPERIMENT, self.prepared.experiment.to_toml())
+            among = {"ranks": self.world.size, "workers": len(self.exchange.owner)}
+            self.note(ORDER, {**asdict(self.order), **among})
+        round = 0
+        if self.stored is not None:
+            about, exchange = self.stored.about, self.exchange
+            round = int(about["round"])
+            exchange.restore(self.stored.arrays)
+            for name, into in counters(self.prepared).items():
+                into.update({int(worker): value for worker, value in about["spent"][name].items()})
+            self.history, self.workers = from_rows(about["rows"]), about["workers"]
+            self.moments.append(Moment(round, exchange.arrays(), about))
+            self.began -= self.history.last("seconds") if len(self.history) else 0.0
+        verdict = self.told("begin", lambda: self.stop.reason(self.history) if len(self.history) else None)
+        return round, verdict
+
+    def told(self, kind: str, decide: Callable[[], str | None]) -> str | None:
+        """What rank 0 decides."""
+        if self.world.rank:
+            verdict: str | None = self.mailbox.hear(kind, [0], patience=1.5)[0]
+            return verdict
+        verdict = decide()
+        self.mailbox.tell(self.world.others, kind, verdict)
+        return verdict
+
+    def next(self, round: int) -> int:
+        """The round of the next meeting."""
+        every, save = self.prepared.experiment.every, self.order.save_every
+        return min((round // every + 1) * every, (round // save + 1) * save, self.stop.rounds)
+
+    def meet(self, round: int, asked: bool) -> str | None:
+        """Tell rank 0 how this rank's workers fare; why the run stops, if it does."""
+        mine = report(self.prepared, round, asked)
+        if self.world.rank:
+            self.moments.append(self.moment(round))
+            self.mailbox.tell(0, "met", mine)
+            return self.told("verdict", lambda: None)
+        reports = [mine, *self.mailbox.hear("met", self.world.others)]
+        verdict = self.judged(round, reports) if self.prepared.evaluates(round) else None
+        if verdict is None and any(one.asked for one in reports):
+            verdict = INTERRUPTED
+        self.moments.append(self.moment(round))
+        return self.told("verdict", lambda: verdict)
+
+    def judged(self, round: int, reports: list[Report]) -> str | None:
+        """Add a row to the history; why the run stops, if it does."""
+        before = self.history
+        fresh = row(self.prepared, before, round, reports, self.began)
+        self.history, self.workers = before + fresh, statistics(self.prepared, round, reports)
+        if self.watch:
+            self.watch(self.history, self.workers)
+        broken = [name for name, value in fresh.items() if not math.isfinite(value)]
+        if broken:
+            self.history = before
+            return f"{DIVERGED}: {broken[0].replace('_', ' ')} is {fresh[broken[0]]} after round {round}"
+        return self.stop.reason(self.history)
+
+    def moment(self, round: int) -> Moment:
+        """What this rank has now."""
+        spent = {name: {str(w): n for w, n in counted.items()} for name, counted in counters(self.prepared).items()}
+        seen = {"rows": self.history.rows, "workers": self.workers, "spent": spent}
+        return Moment(round, self.exchange.arrays(), {"identity": self.prepared.identity, "round": round, **seen})
+
+    def save(self, folder: Path, moment: Moment) -> None:
+        """Write a checkpoint, and at rank 0 the history."""
+        checkpoint.write(folder, checkpoint.Checkpoint(moment.arrays, moment.about))
+        if self.world.rank == 0:
+            self.note(HISTORY, {"label": self.prepared.label, "rows": moment.about["rows"]})
+            self.note(WORKERS, moment.about["workers"])
+
+    def note(self, name: str, what: Any) -> None:
+        """Write something as JSON."""
+        checkpoint.write_text(self.folder / name, json.dumps(what, indent=1) + "\n")
+
+    def finish(self, round: int) -> Run | None:
+        """Bring what came of it to rank 0, which keeps it."""
+        found = self.exchange.gathered(round)
+        self.mailbox.close()
+        if found is None:
+            return None
+        variables = jax.tree.map(np.asarray, found)
+        model.save(self.folder / MODEL, variables)
+        self.note(HISTORY, {"label": self.prepared.label, "rows": self.history.rows})
+        return Run(self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder)
+
+    def leave(self, reason: str) -> str:
+        """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they
+        have done the same; how to go on.
+        """
+        for moment in list(self.moments):
+            self.save(self.own / LEAVING, moment)
+        self.mailbox.leave(reason, min(LINGER, self.mailbox.timeout))
+        kept = f"round {self.moments[-1].round} is saved" if self.moments else "nothing was done yet"
+        return f"{kept}; go on with the same command and --out {self.folder}"
+
+
+def diverged(verdict: str | None) -> bool:
+    """Whether a run stops because its numbers ceased to be numbers."""
+    return verdict is not None and verdict.startswith(DIVERGED)
