@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
     Scalar = Float[Array, ""] | float
 
-JITTER = 1e-4  # added to Ω's diagonal before it is inverted: where outputs are alike, Ω is singular
+JITTER = 0.1
+"""Where outputs are alike, Ω is singular: so much of its mean eigenvalue, 1 / |M|, is added to its diagonal before it
+is inverted. Others' outputs stand still between exchanges, and stronger pulls than these make all of them swing."""
 OMEGA = "omega"
 
 
@@ -202,7 +204,7 @@ def normalised(a: Float[Array, "p p"]) -> Float[Array, "p p"]:
 def inverse(omega: Float[Array, "p p"], there: Float[Array, " p"]) -> Float[Array, "p p"]:
     """(Ω + ε·I)⁻¹ on the places that are taken, 0 on the others."""
     inside = there[:, None] * there
-    return jnp.linalg.inv(omega * inside + jnp.diag(jnp.where(there > 0, JITTER, 1.0))) * inside
+    return jnp.linalg.inv(omega * inside + jnp.diag(jnp.where(there > 0, JITTER / there.sum(), 1.0))) * inside
 
 
 def dpa_sgd_mtl(

@@ -27,7 +27,7 @@ def objective(w: Any, theta: Any, omegas: list[Any], members: list[list[int]], n
     total = second / 2 * jnp.sum(w**2) + third / 2 * jnp.sum(theta**2)
     for omega, mine in zip(omegas, members, strict=True):
         mine_w = w[jnp.array(mine)].T  # d × |M|
-        inverted = jnp.linalg.inv(omega + JITTER * jnp.eye(len(mine)))
+        inverted = jnp.linalg.inv(omega + JITTER / len(mine) * jnp.eye(len(mine)))
         total += first / (2 * n) * jnp.trace(mine_w @ inverted @ mine_w.T)
     return total
 
@@ -70,7 +70,7 @@ def test_a_ring_by_hand(layout: dict[str, Any]) -> None:
     for _ in range(4):
         q = np.zeros((k, k))
         for i, mine in enumerate(members):
-            q[np.ix_(mine, mine)] += LAMBDAS[0] / n * np.linalg.inv(omegas[i] + JITTER * np.eye(3))
+            q[np.ix_(mine, mine)] += LAMBDAS[0] / n * np.linalg.inv(omegas[i] + JITTER / 3 * np.eye(3))
         before = w.copy()
         for _ in range(period):
             slope = theta + w - x
