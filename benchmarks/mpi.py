@@ -8,6 +8,7 @@ share during which it does not stand and wait.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import statistics
 import subprocess
@@ -140,17 +141,15 @@ def main(
     if inside is not None:
         measured(inside, repeat, rounds)
         return
+    load = os.getloadavg()[0]  # what else the machine does
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "found.json"
         mpiexec = Path(sys.executable).parent / "mpiexec"
         options = ["--repeat", str(repeat), "--rounds", str(rounds), "--inside", str(file)]
         subprocess.run([str(mpiexec), "-n", "2", sys.executable, __file__, *options], check=True)
         found = json.loads(file.read_text())
-    about = {
-        "command": shlex.join(["python", *sys.argv]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "device": cpu(),
-    }
+    command, date = shlex.join(["python", *sys.argv]), datetime.now(UTC).date().isoformat()
+    about = {"command": command, "date": date, "device": cpu(), "load_average_before": round(load, 2)}
     (RESULTS / "mpi.json").write_text(json.dumps({**about, **found}, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 

@@ -11,9 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedloom.settings import cache_folder
+
 ROOT = Path(__file__).resolve().parent.parent
 MISSING = "MPI is missing, nothing is sent between ranks: pip install 'fedloom[mpi]'"
 SURVIVING = ("sh", "-c", "trap '' USR1; \"$@\" || exit 1", "sh")  # what a rank is started in, to outlive others
+
+ENVIRONMENT = {
+    "JAX_ENABLE_X64": "1",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # remember every program, however small
+    "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+    "COLUMNS": "200",
+}
 
 
 def mpiexec() -> str:
@@ -31,8 +40,7 @@ def launch(ranks: int, script: str, *arguments: str, left_alive: bool = False, *
     inside = SURVIVING if left_alive else ()
     options = ("-disable-auto-cleanup",) if left_alive else ()
     command = [mpiexec(), *options, "-n", str(ranks), *inside, sys.executable, str(ROOT / "tests" / script), *arguments]
-    paths = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
-    given = {**os.environ, "PYTHONPATH": paths, "JAX_ENABLE_X64": "1", "COLUMNS": "200", **environment}
+    given = {**os.environ, **ENVIRONMENT, "JAX_COMPILATION_CACHE_DIR": str(cache_folder("xla")), **environment}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=given)
     return done.returncode, done.stdout + done.stderr
 

@@ -176,10 +176,12 @@ class Along(Exchange):
 
     def advance(self, first: int, rounds: int) -> None:
         """Do so many rounds."""
+        self._expect(first)
         for round in range(first, first + rounds):
             former, made, users = self._made, dict[int, np.ndarray](), self.roster(round)
             self.squares = {}
-            self._expect(round)
+            if round + 1 < first + rounds:  # a neighbour may be a round ahead
+                self._expect(round + 1)
             for worker in self._turns(round, mixes=round > first):
                 model = self._models[worker] if round == first else self._mixed(worker, round - 1, former)
                 user = int(users[worker])

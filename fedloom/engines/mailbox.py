@@ -70,6 +70,7 @@ class Mailbox:
         self._awaited: dict[Address, int] = {}
         self._notes: dict[tuple[str, int], deque[Any]] = {}
         self._farewells: dict[int, str] = {}
+        self._lost: set[int] = set()
         self._moving: list[Letter] = []
         self._telling: list[Any] = []
         self._open = True
@@ -113,15 +114,15 @@ class Mailbox:
         return [self._notes[kind, rank].popleft() for rank in ranks]
 
     def leave(self, reason: str, patience: float) -> None:
-        """Tell all others that and why this rank leaves, and wait a little until they leave too."""
+        """Tell all others who has left and why, and wait a little until those that are not lost leave too."""
         until = time.monotonic() + patience
         self.tell(self.world.others, FAREWELL, reason)
         with self._changed:
-            while self._trouble is None and len(self._farewells) < self.world.size - 1:
+            while self._trouble is None and set(self.world.others) - self._farewells.keys() - self._lost:
                 if not self._changed.wait(max(0.0, until - time.monotonic())):
                     break
         self._open = False
-        self._thread.join(max(0.2, until - time.monotonic()))
+        self._thread.join(0.5)  # models for who is lost would be waited for in vain
 
     def close(self) -> None:
         """Send what is left to send, and end."""
@@ -140,8 +141,8 @@ class Mailbox:
             while missing := late():
                 if self._trouble is not None:
                     raise PeerError(f"rank {self.world.rank} cannot communicate any more: {self._trouble}")
-                for rank, reason in self._farewells.items():
-                    raise PeerError(reason if reason.startswith("rank") else f"rank {rank} left: {reason}")
+                if self._farewells:
+                    raise PeerError(next(iter(self._farewells.values())))
                 left = until - time.monotonic()
                 if left <= 0:
                     raise PeerError(self._unanswered(missing))
@@ -150,6 +151,7 @@ class Mailbox:
 
     def _unanswered(self, missing: list[tuple[int, int | None]]) -> str:
         ranks = sorted({rank for rank, _ in missing})
+        self._lost |= set(ranks)
         known = sorted({worker for _, worker in missing if worker is not None and worker < len(self.owner)})
         of = known or [worker for worker, rank in enumerate(self.owner) if rank in ranks]
         whose = f" ({'worker' if len(of) == 1 else 'workers'} {', '.join(map(str, of))})" if of else ""
