@@ -12,7 +12,7 @@ import data_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
-WEIGHTING = ROOT / "docs" / "weighting.md"
+WEIGHTING, TOPOLOGIES, MPI = (ROOT / "docs" / f"{name}.md" for name in ("weighting", "topologies", "mpi"))
 NAMES = {
     "fedloom": "fedloom",
     "loop": "plain PyTorch loop, one thread",
@@ -164,17 +164,54 @@ def personal() -> str:
     return "\n".join(["<!-- cost -->", *blocks, "<!-- /cost -->"])
 
 
+def workers() -> str:
+    """Many workers without a server in one process, for docs/topologies.md."""
+    blocks = []
+    for result in read("workers-*.json"):
+        blocks += [row([f"{result['topology']}, {result['device']}", "seconds a round", "all models", "peak memory"])]
+        blocks += [row(["---"] * 4)]
+        for one in result["rows"]:
+            peak = one["peak_device_bytes"] or one["peak_memory_bytes"]
+            cells = [f"{statistics.median(one['seconds_a_round']):.3g}", f"{one['models_bytes'] / 1e9:.2f} GB"]
+            blocks.append(row([f"{one['workers']:,} workers", *cells, f"{peak / 1e9:.1f} GB"]))
+        blocks += ["", f"Recorded {result['date'][:10]}: `{result['command']}`.", ""]
+    return "\n".join(["<!-- workers -->", *blocks, "<!-- /workers -->"])
+
+
+def mpi() -> str:
+    """What exchanging over MPI costs, for docs/mpi.md."""
+    [result] = read("mpi.json")
+    sizes = result["throughput"]
+    blocks = [row(["", *(f"{name}, {one['bytes'] / 1e6:.1f} MB" for name, one in sizes.items())])]
+    blocks += [row(["---"] * (1 + len(sizes)))]
+    plain, ours = ([f"{one[f'{who}_gb_a_second']:.1f}" for one in sizes.values()] for who in ("plain", "mailbox"))
+    blocks += [row(["GB a second, a plain `Sendrecv`", *plain]), row(["GB a second, the mailbox", *ours])]
+    blocks += [row(["ratio", *(f"{one['ratio']:.2f}" for one in sizes.values())]), ""]
+    hidden = result["hidden"]
+    blocks += [row(["", "ms a model on its way", "of which not waited for", "of a round waiting", "ms a round"])]
+    blocks += [row(["---"] * 5)]
+    for name, one in hidden.items():
+        shares = [f"{one[key]:.0%}" for key in ("share_not_waited_for", "share_of_rounds_waiting")]
+        blocks.append(row([name, f"{one['milliseconds_a_model']:.1f}", *shares, f"{one['milliseconds_a_round']:.1f}"]))
+    blocks += ["", f"Two ranks on {result['device']}, recorded {result['date'][:10]}: `{result['command']}`."]
+    return "\n".join(["<!-- mpi -->", *blocks, "<!-- /mpi -->"])
+
+
+def put(page: Path, name: str, table: str) -> None:
+    """Put a table in its place on a page."""
+    text = re.sub(rf"<!-- {name} -->.*<!-- /{name} -->", lambda _: table, page.read_text(), flags=re.DOTALL)
+    page.write_text(text)
+
+
 def main() -> None:
-    """Write the page, the README's table, and what personalisation costs."""
+    """Write the page of benchmarks, and the tables of other pages."""
     PAGE.write_text(page())
-    WEIGHTING.write_text(
-        re.sub(r"<!-- cost -->.*<!-- /cost -->", lambda _: personal(), WEIGHTING.read_text(), flags=re.DOTALL)
-    )
-    README.write_text(
-        re.sub(r"<!-- speed -->.*<!-- /speed -->", lambda _: speed(), README.read_text(), flags=re.DOTALL)
-    )
+    put(WEIGHTING, "cost", personal())
+    put(TOPOLOGIES, "workers", workers())
+    put(MPI, "mpi", mpi())
+    put(README, "speed", speed())
     data_tables.draw()
-    print(f"wrote {PAGE.relative_to(ROOT)}, the tables of docs/data.md and the table of {README.name}")
+    print(f"wrote {PAGE.relative_to(ROOT)}, the tables of other pages in docs/ and the table of {README.name}")
 
 
 if __name__ == "__main__":
