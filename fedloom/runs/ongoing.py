@@ -20,7 +20,7 @@ from fedloom.engines.program import Rounds
 from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.restore import Identity
-from fedloom.runs.result import HISTORY, MODEL, USERS, Run
+from fedloom.runs.result import HISTORY, MODEL, USERS, WORKERS, Run
 from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users, present, summary
 from fedloom.trees import flatten, member, stack
@@ -167,6 +167,8 @@ class Ongoing:
         if folder:
             self.write(i, host)
             model.save(folder / MODEL, host.variables)
+        if folder and self.program.clock:
+            checkpoint.write_text(folder / WORKERS, json.dumps(by_worker(self.passed[i]), indent=1) + "\n")
 
     def save(self, state: ServerState) -> None:
         """Checkpoint every experiment that goes on."""
@@ -183,6 +185,12 @@ class Ongoing:
         users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
         checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
         checkpoint.write_text(folder / HISTORY, json.dumps({"label": self.labels[i], "rows": rows}, indent=1) + "\n")
+
+
+def by_worker(passed: Passed) -> list[dict[str, float]]:
+    """What passed by the clock, worker by worker."""
+    each = zip(passed.ready.tolist(), passed.up.tolist(), passed.down.tolist(), strict=True)
+    return [{"worker": k, "seconds": t, "bytes_up": up, "bytes_down": down} for k, (t, up, down) in enumerate(each)]
 
 
 def costs(program: Program, state: ServerState, did: Rounds | None, history: History, i: int) -> dict[str, float]:

@@ -26,10 +26,10 @@ from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.order import Order, Prepared, Refused, prepared
-from fedloom.runs.result import HISTORY, MODEL, Run
+from fedloom.runs.result import HISTORY, MODEL, WORKERS, Run
 from fedloom.runs.tally import Report, counters, report, row, statistics
 
-EXPERIMENT, ORDER, WORKERS, LEAVING = "experiment.toml", "peers.json", "workers.json", "leaving"
+EXPERIMENT, ORDER, LEAVING = "experiment.toml", "peers.json", "leaving"
 INTERRUPTED, DIVERGED = "interrupted; it can be resumed", "diverged"
 LINGER = 10.0  # seconds that a rank which leaves waits for others to save and leave too
 Watch = Callable[[History, list[dict[str, Any]]], None]

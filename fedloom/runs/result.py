@@ -16,7 +16,7 @@ from fedloom.runs.plot import plot as draw
 from fedloom.runs.users import Users, from_arrays
 from fedloom.tasks import Variables
 
-HISTORY, MODEL = "history.json", "model.safetensors"
+HISTORY, MODEL, WORKERS = "history.json", "model.safetensors", "workers.json"
 USERS = "each user's "  # before the names of what is measured of users, in a checkpoint
 
 

@@ -1,5 +1,6 @@
 """Finishing times against the max-plus recursion worked out by hand."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,10 @@ def test_a_stopped_run_goes_on_by_the_same_clock(tmp_path: Path) -> None:
     whole = fl.run(data, task, how, rounds=6, evaluate=["train"], clock=time)
     fl.run(data, task, how, rounds=2, evaluate=["train"], clock=time, directory=tmp_path)
     again = fl.run(data, task, how, rounds=6, evaluate=["train"], clock=time, directory=tmp_path)
+    assert again.passed is not None
+    kept = json.loads((tmp_path / "workers.json").read_text())
+    assert [one["seconds"] for one in kept] == again.passed.ready.tolist()
+    assert sum(one["bytes_up"] for one in kept) == again.history.last("bytes_up")
     for name in ("clock", "busiest_bytes", "bytes_up", "train_loss"):
         assert again.history.column(name).tolist() == whole.history.column(name).tolist()
     with pytest.raises(fl.errors.CheckpointError, match="holds another run"):
