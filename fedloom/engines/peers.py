@@ -79,7 +79,7 @@ class Peers(Program):
         users, size = len(self.data), self.message.up
         for round, asked in enumerate(self.asked(first, rounds)[:, member], first):
             steps, there = np.zeros(users, int), self.clock.machines(users, round).there
-            steps[asked] = self.steps(asked[None])[0, member]
+            steps[asked] = self.steps_of(asked, member)
             heard = self.heard(round, member, asked)
             passes = heard & there & there[:, None]
             up, down = up + size * passes.sum(0), down + size * passes.sum(1)

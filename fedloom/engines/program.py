@@ -136,7 +136,7 @@ class Program:
 
     def served(self, clock: Clock, asked: np.ndarray, round: int, member: int) -> tuple[np.ndarray, float]:
         """The seconds after which each reply is there, and those after which the round is over."""
-        return clock.served(asked, self.steps(asked[None])[0, member], self.message, len(self.data), round)
+        return clock.served(asked, self.steps_of(asked, member), self.message, len(self.data), round)
 
     def passed(self, before: Passed, first: int, rounds: int, member: int) -> Passed:
         """What has passed by the clock after some more rounds of an experiment."""
@@ -157,6 +157,11 @@ class Program:
         return np.asarray(
             np.where(cohort >= 0, local.steps(self.data.clients["train"].size[cohort], self.plan.rows), 0)
         )
+
+    def steps_of(self, clients: np.ndarray, member: int) -> np.ndarray:
+        """How many steps each of some clients takes in a round of one experiment."""
+        every: np.ndarray = self.steps(np.broadcast_to(clients, (len(self.seeds), len(clients))))[member]
+        return every
 
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""

@@ -67,7 +67,7 @@ SETS: dict[str, tuple[str, dict[str, Any], float]] = {
     ),
 }
 """Part → its title, its data, and the accuracy to reach."""
-PERIOD = {"mnist": 8, "shakespeare": 20}  # steps between two exchanges, about a pass over a worker's data
+PERIOD = {"mnist": 7, "shakespeare": 20}  # steps between two exchanges, about a pass over a worker's data
 
 
 def experiment(part: str, method: str, **changes: Any) -> Experiment:

@@ -10,7 +10,7 @@ from quadratic import points, quadratic
 
 import fedloom as fl
 from fedloom.engines import clock
-from fedloom.engines.clock import Message
+from fedloom.engines.clock import Message, nothing
 from fedloom.engines.quantity import Fixed, Lognormal, Trace, quantity
 from fedloom.errors import ArgumentError
 from fedloom.mixing import gossip
@@ -133,6 +133,17 @@ def test_a_run_by_the_clock() -> None:
     alone = fl.run(data, task, fl.local_only(fraction=1.0, epochs=1, batch_size=1, lr=0.1), **kept)
     assert alone.history.column("clock").tolist() == [0, 3, 6, 9]
     assert alone.history.last("bytes_up") == 0
+
+
+def test_the_slowest_is_who_has_the_most_work(generated: Any) -> None:
+    """Of two experiments in one program, each with its own epochs: 3 batches of 10, twice, is the longest."""
+    data, how = generated([30, 10, 20]), [fl.fedavg(fraction=1.0, epochs=epochs, batch_size=10) for epochs in (1, 2)]
+    program = fl.engines.compiled(lanes=2).program(data, fl.tasks.logistic(4, 3), how, [0, 1], clock=clock(1.0))
+    assert [program.passed(nothing(3), 0, 4, member).now for member in (0, 1)] == [12, 24]
+    assert program.passed(nothing(3), 0, 1, 1).ready.tolist() == [6, 2, 4]
+    alone = [fl.local_only(fraction=1.0, epochs=2, batch_size=10)]
+    program = fl.engines.compiled().program(data, fl.tasks.logistic(4, 3), alone, [0], clock=clock(1.0))
+    assert program.passed(nothing(3), 0, 2, 0).ready.tolist() == [12, 4, 8]
 
 
 def test_who_is_late_does_not_count() -> None:

@@ -51,7 +51,7 @@ def test_every_part_shows_what_is_recorded_and_nothing_else() -> None:
 
 def test_experiments_differ_in_what_they_should() -> None:
     ring = recipe.experiment("mnist", RING, topology="line")
-    assert (ring.algorithm, ring.topology, ring.period, ring.most) == ("dpa-sgd-mtl", "line", 8, 64)
+    assert (ring.algorithm, ring.topology, ring.period, ring.most) == ("dpa-sgd-mtl", "line", 7, 64)
     assert recipe.experiment("shakespeare", "FedAvg").fraction == 1.0
 
 
