@@ -271,7 +271,8 @@ Rounds of communication until the best test accuracy so far crosses the target, 
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
 number is the mean over three seeds at the best rate (one, where it was to be quick); where it is above the paper's, a
 grid twice as fine about the best rate was tried too. In brackets, how many times fewer than in the first row.
-{len(found.outcomes)} cells and {len(found.series)} curves are recorded: {effort(found)}.
+{len(found.outcomes)} cells and {len(found.series)} curves are recorded: {effort(found)}, what ran beside
+others counted in full.
 Drawn by `fedloom reproduce mcmahan2017 --from-results --page docs/mcmahan2017.md`; what is not recorded is shown as
 –."""
 
