@@ -18,6 +18,7 @@ It is learned in steps, with what neighbours found of whom both know: Π_k(Ω_i)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ class MultiTask(Personalised):
         if self.one:
             return each.sum() * inverse(omega, jnp.ones(len(omega)))
         who, there = self.members()
-        inverted = jax.vmap(inverse)(omega, there) * each[:, None, None]
+        inverted = every(inverse, omega, there) * each[:, None, None]
         k = len(who)
         return jnp.zeros((k, k)).at[who[:, :, None], who[:, None, :]].add(inverted)
 
@@ -153,7 +154,7 @@ class MultiTask(Personalised):
             new = root((w[mine] @ w[mine].T) * taken[:, None] * taken)
             return normalised((1 - self.eta) * mean + self.eta * new)
 
-        return jax.vmap(next_one)(who, there)
+        return every(next_one, who, there)
 
     def checked(self) -> MultiTask:
         """The same, if its numbers can be used."""
@@ -186,6 +187,15 @@ def listed(names: str) -> list[str]:
     (['output', 'hidden*'], [])
     """
     return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def every(function: Callable[..., Array], *arrays: Array) -> Array:
+    """The function of every row: one after another on a CPU, where a batch of LAPACK's calls waits for threads that
+    another device, which waits for this one, may hold.
+    """
+    in_turn = lambda *rows: jax.lax.map(lambda row: function(*row), rows)  # noqa: E731
+    found: Array = jax.lax.platform_dependent(*arrays, cpu=in_turn, default=jax.vmap(function))
+    return found
 
 
 def root(a: Float[Array, "p p"]) -> Float[Array, "p p"]:

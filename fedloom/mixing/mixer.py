@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Who = Int[Array, "K p"] | None
 
 
-UNROLLED = 8  # models that are averaged in one pass; more are added one after another
+FEW = 8  # models up to which an average is a sum over them, and not a row of a matrix product
 
 
 class Mixer:
@@ -127,12 +127,7 @@ class Personal(Mixer):
             counted = where(shares > 0, models, jax.tree.map(jnp.zeros_like, models))
             mean = lambda a: jnp.broadcast_to(jnp.einsum("j,j...->...", shares, a), a.shape)  # noqa: E731
             return where(replies.present, jax.tree.map(mean, counted), models)
-        m, bad = self.matrix(replies), broken(models)
-        clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
-        mixed = jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), clean)
-        spoiled = m @ bad.astype(m.dtype) > 0
-        mixed = where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
-        return where(replies.present, mixed, models)
+        return where(replies.present, product(self.matrix(replies), models), models)
 
     def moved(self, users: int) -> int:
         """Everybody sends everybody else its own."""
@@ -181,9 +176,7 @@ class Few(Mixer):
 
 
 def blended(models: Variables, who: Int[Array, "n p"], shares: Float[Array, "n p"]) -> Variables:
-    """Σ_j shares[i, j] · models[who[i, j]] for each i, in one pass over the models where these are only a few. A model
-    that has ceased to be numbers spoils only what it is in.
-    """
+    """Σ_j shares[i, j] · models[who[i, j]] for each i; a model of no numbers spoils only what it is in."""
 
     def term(a: Array, share: Array, whose: Array) -> Array:
         return jnp.where(share != 0, share * a[whose], 0)  # 0 · NaN is not 0
@@ -197,18 +190,21 @@ def blended(models: Variables, who: Int[Array, "n p"], shares: Float[Array, "n p
     def at_once(a: Array, shares: Array, who: Array) -> Array:
         return jax.vmap(partial(one, a))(shares, who)
 
-    def in_turn(a: Array) -> Array:
-        add = lambda total, p: (total + jax.vmap(partial(term, a))(*p), None)  # noqa: E731
-        return jax.lax.scan(add, jnp.zeros((len(who), *a.shape[1:]), a.dtype), (shares.T, who.T))[0]
-
-    def mixed(a: Array) -> Array:
-        if who.shape[1] > UNROLLED:
-            return in_turn(a)
-        found: Array = jax.lax.platform_dependent(a, shares, who, cpu=by_row, default=at_once)  # gathers are slow there
-        return found
-
-    blend: Variables = jax.tree.map(mixed, models)
+    if who.shape[1] > FEW:
+        rows, everybody = jnp.arange(len(who))[:, None], len(jax.tree.leaves(models)[0])
+        return product(jnp.zeros((len(who), everybody), shares.dtype).at[rows, who].add(shares), models)
+    mixed = lambda a: jax.lax.platform_dependent(a, shares, who, cpu=by_row, default=at_once)  # noqa: E731
+    blend: Variables = jax.tree.map(mixed, models)  # row by row where gathers are slow
     return blend
+
+
+def product(m: Float[Array, "n K"], models: Variables) -> Variables:
+    """M·X. A model that has ceased to be numbers spoils only the rows that it is in."""
+    bad = broken(models)
+    clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))
+    mixed = jax.tree.map(lambda a: jnp.einsum("ij,j...->i...", m, a), clean)
+    spoiled = (m != 0) @ bad.astype(m.dtype) > 0
+    return where(spoiled, jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), mixed), mixed)
 
 
 def checksum(*arrays: Array | np.ndarray | float) -> str:

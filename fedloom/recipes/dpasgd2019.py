@@ -2,8 +2,8 @@
 against time. Their figures show that the ring takes about 20 % less time; the study of delays, workers, topologies and
 unequal machines that they announced is here.
 
-Every worker is a user and takes part in every round, in which it passes about once over its own data. Time is that of a
-simulated clock (:mod:`fedloom.engines.clock`): the same runs are timed on several kinds of machines and links.
+Every worker is a user and takes part in every round: with a server a pass over its own data, along a ring as many steps
+for all as that is on average. Time is that of a simulated clock (:mod:`fedloom.engines.clock`): the same runs are timed on several kinds of machines and links.
 """
 
 from __future__ import annotations
@@ -337,9 +337,12 @@ def introduction(found: Found) -> str:
 He et al. (2019) train personalised models along a ring, without a server, and say that this is about 20 % faster than
 federated averaging at comparable accuracy; the experiments with delays, numbers of workers and topologies that they
 announced were not published. Here they are. Every worker is a user and takes part in every round; an accuracy is that
-of workers' models on their own test data, a fifth of it. Runs are timed by a simulated clock: 10 ms a step, links of
-100 Mbit/s, the server's of 1 Gbit/s, each message delayed by so much; machines are equal, or e times slower or faster
-(*unequal*), or change from round to round (*unsteady*). {SEEDS} seeds, with 95 % intervals. Recorded: {effort(found)}.
+of workers' models on their own test data, a fifth of it. With a server a round is a pass over everybody's own data;
+along a ring it is as many steps for all as that is on average ({PERIOD["mnist"]} on MNIST, {PERIOD["shakespeare"]} on
+Shakespeare), so that the server also waits for who has the most data, which is all of the difference by *compute alone*.
+Runs are timed by a simulated clock: 10 ms a step, links of 100 Mbit/s, the server's of 1 Gbit/s, each message delayed by
+so much; machines are equal, or e times slower or faster (*unequal*), or change from round to round (*unsteady*).
+{SEEDS} seeds, with 95 % intervals. Recorded: {effort(found)}.
 Drawn by `fedloom reproduce dpasgd2019 --from-results --page docs/dpasgd2019.md`; what is not recorded is left out."""
 
 
