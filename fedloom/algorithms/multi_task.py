@@ -5,7 +5,8 @@ W_k = (w_j)_{j ∈ M_k}. With Ω_k ⪰ 0 and tr Ω_k = 1 (He et al. 2019, after 
 
     G = Σ_k 1/n_k [Σ_i ℓ_i + λ₁/2 · tr(W_k Ω_k⁻¹ W_kᵀ)] + λ₂/2 · ‖W‖² + λ₃/2 · ‖θ‖² + λ₄/2 · ‖U‖²
 
-w_k is in W_i for every i that has k in M_i, so with Q[j, k] = λ₁ Σ_{i: j, k ∈ M_i} 1/n_i · (Ω_i⁻¹)[j, k]
+w_k is in W_i for every i that has k in M_i, so with Q[j, k] = λ₁ Σ_{i: j, k ∈ M_i} 1/n_i · (Ω_i⁻¹)[j, k], where Ω_i
+has a little added to its diagonal (JITTER below),
 
     ∂G/∂w_k = ∂L/∂w_k + Σ_j Q[j, k]·w_j + λ₂·w_k,   ∂G/∂θ_k = ∂L/∂θ_k + λ₃·θ_k,   ∂G/∂U_k = ∂L/∂U_k + λ₄·U_k
 
@@ -25,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from fedloom.algorithms.dpa_sgd import mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.errors import ArgumentError, require
 from fedloom.local import sgd
 from fedloom.local.related import SLOPE, STRENGTH, Related
 from fedloom.mixing import Gossip, Mixer, Topology, personal
-from fedloom.mixing import topology as along
 from fedloom.tasks.task import Variables
 from fedloom.trees import is_named, names, record, static
 
@@ -122,11 +123,15 @@ class MultiTask(Personalised):
 
     def exchanged(self, state: PeerState, replies: Replies, trained: Variables, who: Who) -> PeerState:
         """Features averaged among neighbours, outputs kept; and Ω from the outputs."""
-        mixed = self.mixer.mix(replies, trained, who)
+        averaged = self.mixer.mix(replies, trained, who)
         own = [self.is_output(name) for name in names(trained)]
-        leaves = zip(own, jax.tree.leaves(trained), jax.tree.leaves(mixed), strict=True)
+        leaves = zip(own, jax.tree.leaves(trained), jax.tree.leaves(averaged), strict=True)
         kept: Variables = jax.tree.unflatten(jax.tree.structure(trained), [a if o else b for o, a, b in leaves])
-        return PeerState(kept, state.round + 1, {OMEGA: self.learned(state.memory[OMEGA], self.outputs(kept))})
+        former = state.memory[OMEGA]
+        omega = self.learned(former, self.outputs(kept))
+        if not self.one:  # who is not there learns nothing; others go by what they last heard of it
+            omega = jnp.where(replies.present[:, None, None], omega, former)
+        return PeerState(kept, state.round + 1, {OMEGA: omega})
 
     def notes(self, state: PeerState) -> dict[str, Array]:
         """Ω of all, each number over the roots of its row's and its column's on the diagonal: the mean of what is known
@@ -162,8 +167,11 @@ class MultiTask(Personalised):
         for i, value in enumerate(self.lambdas, 1):
             require(bool(value >= 0), f"lambda{i}", "at least 0", value)
         require(bool(0 <= self.eta <= 1), "eta", "between 0 and 1", self.eta)
-        good = self.one or isinstance(self.mixer, Topology | Gossip)
-        require(good, "topology", "one whose neighbours stay the same", self.mixer.describe())
+        mixer = self.mixer
+        steady = (isinstance(mixer, Topology) and not mixer.changes) or (
+            isinstance(mixer, Gossip) and len(mixer.index) == 1
+        )
+        require(self.one or steady, "topology", "one whose neighbours stay the same", mixer.describe())
         return self
 
     def check(self, variables: Variables) -> None:
@@ -212,7 +220,7 @@ def normalised(a: Float[Array, "p p"]) -> Float[Array, "p p"]:
 
 
 def inverse(omega: Float[Array, "p p"], there: Float[Array, " p"]) -> Float[Array, "p p"]:
-    """(Ω + ε·I)⁻¹ on the places that are taken, 0 on the others."""
+    """(Ω + ε·I)⁻¹ with ε = JITTER / |M| on the places that are taken, 0 on the others."""
     inside = there[:, None] * there
     return jnp.linalg.inv(omega * inside + jnp.diag(jnp.where(there > 0, JITTER / there.sum(), 1.0))) * inside
 
@@ -236,13 +244,13 @@ def dpa_sgd_mtl(
         lambdas: λ₁ (how strongly outputs pull each other), λ₂ (of outputs), λ₃ (features), λ₄ (upper features).
         eta: η, how much of the new Ω counts in an exchange.
         output, upper: the names of the layers w and U.
-        options: the arguments of :func:`fedloom.local.sgd`.
+        options: the arguments of :func:`fedloom.local.sgd`, and the options of the topology.
 
     >>> dpa_sgd_mtl(lambdas=(-1, 0, 0, 0))
     Traceback (most recent call last):
     fedloom.errors.ArgumentError: lambda1 must be at least 0, but is -1
     """
-    mixer = along(topology, weights) if isinstance(topology, str) else topology
+    mixer = mixed(topology, weights, options)
     local = Related(sgd(period=period, **options))
     return MultiTask(local, mixer, 1.0, lambdas, eta, output, upper, one=False).checked()
 

@@ -50,6 +50,7 @@ class Personalised:
     apart = True
     personal = True
     has_server = False
+    pushes = False
 
     def cohort(self, clients: int) -> int:
         """How many users take part in a round; the others keep their models."""
@@ -73,6 +74,8 @@ class Personalised:
         """The same, if its numbers can be used."""
         self.mixer.checked()
         self.local.checked()
+        needed = "one of push-sum's" if self.pushes else "one whose rows sum to one (push_sum is for others)"
+        require(self.mixer.pushes == self.pushes, "topology", needed, self.mixer.describe())
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
         return self
 

@@ -17,9 +17,8 @@ import jax.numpy as jnp
 from fedloom.algorithms.dpa_sgd import mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
-from fedloom.errors import require
 from fedloom.local import sgd
-from fedloom.mixing import Mixer, Push, Topology
+from fedloom.mixing import Mixer
 from fedloom.mixing.gossip import PUSH
 from fedloom.tasks.task import Variables
 from fedloom.trees import record
@@ -34,6 +33,8 @@ MASS = "mass"
 class PushSum(Personalised):
     """Decentralised averaging with masses; the state holds the models z. Build it with :func:`push_sum`."""
 
+    pushes = True
+
     def init(self, variables: Variables, clients: int) -> PeerState:
         """All begin with the same model, and a mass of 1."""
         begun = super().init(variables, clients)
@@ -46,13 +47,6 @@ class PushSum(Personalised):
         held, mass = self.mixer.mix(replies, (held, mass), who)  # type: ignore[arg-type, misc]
         models = jax.tree.map(lambda x: times(1 / mass, x), held)
         return PeerState(models, state.round + 1, {MASS: mass})
-
-    def checked(self) -> PushSum:
-        """The same, if its matrix is one of push-sum's."""
-        super().checked()
-        good = isinstance(self.mixer, Push) or (isinstance(self.mixer, Topology) and self.mixer.by == PUSH)
-        require(good, "topology", "a name, or what fedloom.mixing.pushed makes", self.mixer.describe())
-        return self
 
 
 def push_sum(topology: str | Mixer = "exponential", *, period: int = 5, **options: Any) -> PushSum:
@@ -69,4 +63,6 @@ def push_sum(topology: str | Mixer = "exponential", *, period: int = 5, **option
     'push'
     """
     mixer = mixed(topology, PUSH, options)
-    return PushSum(sgd(period=period, **options), mixer, 1.0).checked()
+    made = PushSum(sgd(period=period, **options), mixer, 1.0)
+    made.checked()
+    return made

@@ -29,7 +29,9 @@ from fedloom.cli.shared import (
 )
 from fedloom.data import FederatedData, picture
 from fedloom.engines import compiled
+from fedloom.engines.peers import SHOWN
 from fedloom.errors import CheckpointError, FedloomError, require
+from fedloom.mixing import Gossip, Graph
 from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.checks import check
@@ -181,7 +183,9 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     beside = "federated, to be shown beside central"
     require(not central or experiment.algorithm != "central", "algorithm", beside, experiment.algorithm)
     if (folder / ORDER).exists():
-        raise CheckpointError(f"{folder} holds a run over MPI: go on with mpirun … fedloom peers --out {folder}")
+        raise CheckpointError(
+            f"{folder} holds a run over MPI: go on with mpirun … fedloom peers {folder / EXPERIMENT} --out {folder}"
+        )
     if central:
         experiment.centrally(1)  # raises what would otherwise be raised after the run
     data = build(experiment, folder, manner, [experiment.build_algorithm()])
@@ -197,7 +201,9 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
     compared = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
-    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(runs[0], folder, experiment.along)
+    files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(
+        runs[0], folder, along(experiment.build_algorithm(), len(data))
+    )
     tell(manner.quiet, manner.json, result, *tables, *compared, files)
     for run in runs:
         if run.diverged:
@@ -205,8 +211,8 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     leave_if_interrupted(runs, folder)
 
 
-def users_drawn(run: Run, folder: Path, topology: str | None) -> str:
-    """Draw how users fared, if that was measured, how they mixed, if they did, and along a topology, if there was one;
+def users_drawn(run: Run, folder: Path, graph: Graph | None) -> str:
+    """Draw how users fared, if that was measured, how they mixed, if they did, and along a graph, if there was one;
     where that is.
     """
     if not len(run.users):
@@ -219,12 +225,17 @@ def users_drawn(run: Run, folder: Path, topology: str | None) -> str:
     if "related" in run.users.columns:
         related(run.users, file=folder / RELATED)
         drawn.append(RELATED)
-    if topology is not None and "mixing" in run.users.columns:
-        name = topology.replace("sparse", "sparsity")
-        workers(run.label, run.users, run.history, name, file=folder / WORKERS)
-        animation(run.label, run.users, folder / ANIMATION, name)
+    if graph is not None and len(graph) <= SHOWN:
+        workers(run.label, run.users, run.history, graph, file=folder / WORKERS)
+        animation(run.label, run.users, folder / ANIMATION, graph)
         drawn += [WORKERS, ANIMATION]
     return "   Users: " + ", ".join(str(folder / name) for name in drawn)
+
+
+def along(algorithm: Method, workers: int) -> Graph | None:
+    """Who hears whom, where there is no server but a topology."""
+    mixer = getattr(algorithm.sized(workers), "mixer", None)
+    return mixer.graph if isinstance(mixer, Gossip) else None
 
 
 def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequence[Method]) -> FederatedData:

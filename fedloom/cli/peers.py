@@ -44,8 +44,9 @@ def peers_command(
 ) -> None:
     """Run one experiment over MPI: every rank trains some of the workers, and sends their models to the others.
 
-    Workers average along a topology without a server (dpa-sgd), or rank 0 is the server (fedavg, fedsgd). Each worker
-    computes what it computes in fedloom run. A run that stands in the folder goes on where it stopped.
+    Workers average along a topology without a server (dpa-sgd), stay alone (local), or rank 0 is the server (fedavg,
+    fedsgd, fedprox). Each worker computes what it computes in fedloom run. A run that stands in the folder goes on
+    where it stopped.
 
     Examples:
       mpirun -n 4 fedloom peers --algorithm dpa-sgd --topology ring --clients 16 --out ring

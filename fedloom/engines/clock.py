@@ -1,7 +1,7 @@
 """Clock: how many seconds a run would take on given machines and links. Nothing is waited for; it is pure and seeded.
 
 Worker k takes s_k seconds a step; its link has a latency of l_k seconds and carries b_k bytes a second, shared by the
-messages that pass it at once. A message of n bytes from i to j, beside d_i others out of i and d_j others into j, takes
+messages that pass it at once. A message of n bytes from i to j, one of d_i out of i and of d_j into j, takes
 
     max(l_i, l_j) + n · max(d_i / b_i, d_j / b_j)
 
@@ -14,7 +14,8 @@ while a peer waits for its neighbours alone, which may be ahead of others or beh
     t_k ← max(c_k, max_{i ∈ N(k)} (c_i + message_ik)),   c_k = t_k + steps_k·s_k
 
 A participant may be lost in a round, with some probability: it does nothing. A server gives up those who have not
-answered at its deadline, lost or late, and averages the others'; a peer goes on without a lost neighbour at its own.
+answered at its deadline, lost or late, and averages the others'. A peer waits for late neighbours, but goes on without
+a lost one at its own deadline; the lost one is away as long as that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.engines.quantity import Quantity, quantity
+from fedloom.engines.quantity import Fixed, Quantity, quantity
 from fedloom.errors import require
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Clock:
         """
         has = self.machines(workers, round)
         each = np.maximum(len(cohort) / self.server_bandwidth, 1 / has.bandwidth[cohort])
-        ways = 2 * has.latency[cohort] + (message.down + message.up) * each
+        ways = 2 * has.latency[cohort] + (message.down + message.up) * each if message.up else np.zeros(len(cohort))
         took = np.where(has.there[cohort], ways + steps * has.compute[cohort], np.inf)
         if self.deadline is None:
             return took, float(took.max(initial=0.0))
@@ -88,7 +89,7 @@ class Clock:
             size: the bytes of a message.
         """
         has = self.machines(len(ready), round)
-        done = ready + np.where(has.there, steps * has.compute, 0.0)
+        done = ready + np.where(has.there, steps * has.compute, self.deadline or 0.0)
         passes = heard & has.there & has.there[:, None]
         out, into = passes.sum(0), passes.sum(1)
         k, i = np.nonzero(passes)
@@ -176,5 +177,7 @@ def clock(
     require(deadline is None or deadline > 0, "deadline", "above 0", deadline)
     needed = lost == 0 or deadline is not None
     require(needed, "deadline", "given where workers are lost, or nobody would ever go on", deadline)
-    return Clock(quantity("compute", compute), quantity("latency", latency),
-                 quantity("bandwidth", bandwidth, least=1.0), server_bandwidth, lost, deadline, seed)  # fmt: skip
+    speed, delay = quantity("compute", compute), quantity("latency", latency)
+    for name, made in (("compute", speed), ("latency", delay)):
+        require(made != Fixed(float("inf")), name, "finite", float("inf"))
+    return Clock(speed, delay, quantity("bandwidth", bandwidth, least=1.0), server_bandwidth, lost, deadline, seed)

@@ -56,11 +56,13 @@ class Peers(Program):
             return super().answers(clock, asked, round, member)
         return clock.machines(len(self.data), round).there[asked]
 
-    def heard(self, round: int, member: int, asked: np.ndarray) -> np.ndarray:
-        """Whose model each waits for in a round, its own left out: [user, other]."""
+    def heard(self, round: int, member: int, asked: np.ndarray, there: np.ndarray) -> np.ndarray:
+        """Whose model each waits for in a round, its own left out: [user, other]. Who picks others anew picks them of
+        those who are there; along a topology one also waits for who is lost.
+        """
         users = len(self.data)
-        mixer, there = member_of(self.algorithm, member).mixer, np.isin(np.arange(users), asked)
-        told = Replies(jnp.ones(users), jnp.asarray(there), {}, round=jnp.int32(round))
+        mixer, wanted = member_of(self.algorithm, member).mixer, np.isin(np.arange(users), asked)
+        told = Replies(jnp.ones(users), jnp.asarray(wanted & there), {}, round=jnp.int32(round))
         own = not (isinstance(mixer, Neighbours) and mixer.by == "nearest")  # who is near, only all models tell
         key = stream(int(self.seeds[member]), PEERS, round)
         who = mixer.pick(key, told, self.m, Variables({}, {})) if own else None
@@ -68,7 +70,7 @@ class Peers(Program):
         if who is not None:
             found[np.arange(users)[:, None], np.asarray(who)] = True
         np.fill_diagonal(found, False)
-        return found & there & there[:, None]
+        return found & wanted & wanted[:, None]
 
     def passed(self, before: Passed, first: int, rounds: int, member: int) -> Passed:
         """What has passed by the clock after some more rounds of an experiment."""
@@ -80,7 +82,7 @@ class Peers(Program):
         for round, asked in enumerate(self.asked(first, rounds)[:, member], first):
             steps, there = np.zeros(users, int), self.clock.machines(users, round).there
             steps[asked] = self.steps_of(asked, member)
-            heard = self.heard(round, member, asked)
+            heard = self.heard(round, member, asked, there)
             passes = heard & there & there[:, None]
             up, down = up + size * passes.sum(0), down + size * passes.sum(1)
             ready = self.clock.exchanged(ready, steps, heard, size, round)

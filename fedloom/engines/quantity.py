@@ -71,6 +71,7 @@ class Trace:
 
 
 Quantity = Fixed | Lognormal | Uniform | Trace
+WIDEST = 10  # spread of a logarithm
 DRAWN = {"lognormal": Lognormal, "uniform": Uniform}
 FORMS = (
     "a number, lognormal:MEDIAN:SPREAD[:FLICKER], uniform:LOW:HIGH, or a CSV file (a row a round, a column a worker)"
@@ -106,8 +107,11 @@ def quantity(name: str, given: float | str | Quantity, least: float = 0.0) -> Qu
         raise ArgumentError(name, FORMS, given) from error
     good = np.array(values[:2] if isinstance(made, Uniform) else values[:1])
     _checked(name, good, least)
+    finite = isinstance(made, Fixed) or bool(np.isfinite(values).all())
+    require(finite, name, "made of finite numbers", given)
     require(not isinstance(made, Uniform) or made.low <= made.high, name, "uniform:LOW:HIGH with LOW below HIGH", given)
-    require(not isinstance(made, Lognormal) or min(values[1:]) >= 0, name, "one whose spread is not negative", given)
+    good_spread = not isinstance(made, Lognormal) or (min(values[1:]) >= 0 and sum(values[1:]) <= WIDEST)
+    require(good_spread, name, f"one whose spread is between 0 and {WIDEST}", given)
     return made
 
 

@@ -70,7 +70,7 @@ class Store:
         rows = gather(index, ranges.start[needed], ranges.size[needed])
         start = np.zeros_like(ranges.start)
         start[needed] = np.cumsum(ranges.size[needed]) - ranges.size[needed]
-        room = capacity(len(rows))
+        room = max(1, capacity(len(rows)))
         view = View(self.block(rows, room), np.arange(room, dtype=np.int32), start, ranges.size)
         placed: View = machine.place(view, self.mesh)
         return placed
@@ -84,7 +84,8 @@ class Store:
         """How many of the coming rounds' cohorts (rounds, …) fit on a device at once; at least one."""
         if self.resident is not None:
             return len(cohorts)
-        per_round = self.data.clients["train"].size[cohorts.reshape(len(cohorts), -1)].sum(axis=1)
+        flat = cohorts.reshape(len(cohorts), -1)
+        per_round = np.where(flat >= 0, self.data.clients["train"].size[flat], 0).sum(axis=1)
         return max(1, int(np.searchsorted(np.cumsum(per_round * row_bytes(self.data)), self.budget, side="right")))
 
 

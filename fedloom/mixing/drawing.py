@@ -15,7 +15,7 @@ from fedloom.errors import require
 from fedloom.mixing.graph import Graph, networkx
 from fedloom.style import STYLE, save
 
-ROUND = ("ring", "complete", "exponential", "sparsity", "small world")  # best seen as circles
+ROUND = ("ring", "complete", "exponential", "one-peer", "sparsity", "small world", "matrix")  # best seen as circles
 
 
 def draw_graph(
@@ -50,7 +50,8 @@ def draw_graph(
         faint = max(0.08, min(0.7, 60 / max(1, len(first))))
         axes.add_collection(LineCollection(list(lines), colors="grey", linewidths=0.8, alpha=faint, zorder=1))
         size = max(8.0, min(160.0, 4000 / len(graph)))
-        low, high = limits or (float(np.nanmin(shown)), float(np.nanmax(shown)))
+        real = shown[np.isfinite(shown)]
+        low, high = limits or ((float(real.min()), float(real.max())) if len(real) else (0.0, 1.0))
         dots = axes.scatter(places[:, 0], places[:, 1], c=shown, cmap="viridis", vmin=low, vmax=high, s=size, zorder=2,
                             edgecolors="white", linewidths=0.5)  # fmt: skip
         if high > low:

@@ -55,6 +55,15 @@ class Gossip(Few):
         assert replies.round is not None
         return jnp.asarray(self.share)[replies.round % len(self.share)]
 
+    @property
+    def graph(self) -> Graph:
+        """Who hears whom in any round."""
+        index, share = np.asarray(self.index), np.asarray(self.share)
+        heard = np.zeros((index.shape[1],) * 2, bool)
+        heard[np.broadcast_to(np.arange(index.shape[1])[:, None], index.shape)[share != 0], index[share != 0]] = True
+        np.fill_diagonal(heard, False)
+        return Graph(self.name.split(", ")[0], heard)
+
     def moved(self, users: int) -> int:  # noqa: ARG002
         """A model along each connection, on average over the matrices."""
         return round(sum(self.links) / len(self.links))
@@ -69,6 +78,8 @@ class Push(Gossip):
     """X ← A·X, whose columns sum to one: everybody splits what it has among itself and those who hear it, and keeps the
     part of those who are not there.
     """
+
+    pushes = True
 
     def taken(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:
         """What each takes of everybody's; of its own, what it has not given away."""
@@ -86,6 +97,16 @@ class Topology(Mixer):
     by: str = static()
     options: tuple[tuple[str, float], ...] = static()
 
+    @property
+    def pushes(self) -> bool:  # type: ignore[override]
+        """Whether it is push-sum's."""
+        return self.by == PUSH
+
+    @property
+    def changes(self) -> bool:
+        """Whether neighbours differ from round to round."""
+        return self.name == ONE_PEER
+
     def sized(self, clients: int) -> Gossip:
         """The same for so many workers."""
         return _sized(self, clients)
@@ -102,10 +123,11 @@ class Topology(Mixer):
 @cache
 def _sized(topology: Topology, clients: int) -> Gossip:
     """A topology for so many workers, which takes time to make and is asked for more than once."""
-    if topology.by == PUSH:
-        return pushed(topology.name, clients, **dict(topology.options))
     if topology.name == ONE_PEER:
-        return one_peer_exponential(clients)
+        found = one_peer_exponential(clients)  # whose columns sum to one, too
+        return Push(found.index, found.share, found.links, f"{found.name}, push") if topology.pushes else found
+    if topology.pushes:
+        return pushed(topology.name, clients, **dict(topology.options))
     return gossip(topology.name, clients, topology.by, **dict(topology.options))
 
 

@@ -33,6 +33,8 @@ FEW = 8  # models up to which an average is a sum over them, and not a row of a 
 class Mixer:
     """Who averages whose models."""
 
+    pushes = False  # whether columns of its matrix sum to one, and not rows
+
     @property
     def readings(self) -> tuple[Reading, ...]:
         """What is measured of everybody's model on everybody's data."""

@@ -71,8 +71,8 @@ class Neighbours(Few):
         return jnp.where(replies.present[:, None], jax.vmap(row)(who, replies.readings), own)
 
     def moved(self, users: int) -> int:
-        """Everybody is sent a few models."""
-        return users * min(self.peers, users - 1)
+        """Everybody is sent a few models; all of them, to see which are the nearest."""
+        return users * (users - 1 if self.by == "nearest" else min(self.peers, users - 1))
 
     def checked(self) -> Self:
         """The same, if its numbers can be used."""

@@ -3,7 +3,8 @@ against time. Their figures show that the ring takes about 20 % less time; the s
 unequal machines that they announced is here.
 
 Every worker is a user and takes part in every round: with a server a pass over its own data, along a ring as many steps
-for all as that is on average. Time is that of a simulated clock (:mod:`fedloom.engines.clock`): the same runs are timed on several kinds of machines and links.
+for all as that is on average. Time is that of a simulated clock (:mod:`fedloom.engines.clock`): the same runs are timed
+on several kinds of machines and links.
 """
 
 from __future__ import annotations
@@ -339,9 +340,9 @@ federated averaging at comparable accuracy; the experiments with delays, numbers
 announced were not published. Here they are. Every worker is a user and takes part in every round; an accuracy is that
 of workers' models on their own test data, a fifth of it. With a server a round is a pass over everybody's own data;
 along a ring it is as many steps for all as that is on average ({PERIOD["mnist"]} on MNIST, {PERIOD["shakespeare"]} on
-Shakespeare), so that the server also waits for who has the most data, which is all of the difference by *compute alone*.
-Runs are timed by a simulated clock: 10 ms a step, links of 100 Mbit/s, the server's of 1 Gbit/s, each message delayed by
-so much; machines are equal, or e times slower or faster (*unequal*), or change from round to round (*unsteady*).
+Shakespeare), so that the server also waits for who has the most data: all of the difference by *compute alone*. Runs
+are timed by a simulated clock: 10 ms a step, links of 100 Mbit/s, the server's of 1 Gbit/s, each message delayed by so
+much; machines are equal, or e times slower or faster (*unequal*), or change from round to round (*unsteady*).
 {SEEDS} seeds, with 95 % intervals. Recorded: {effort(found)}.
 Drawn by `fedloom reproduce dpasgd2019 --from-results --page docs/dpasgd2019.md`; what is not recorded is left out."""
 

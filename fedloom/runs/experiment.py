@@ -124,7 +124,9 @@ class Experiment:
         "bytes a second through the server's", None, missing="unlimited", group="Time"
     )
     lost: float = about("the probability that a worker is lost in a round", 0.0, group="Time")
-    deadline: float | None = about("seconds after which whoever has not answered is given up", None, group="Time")
+    deadline: float | None = about(
+        "seconds after which who is lost (or late, with a server) is given up", None, group="Time"
+    )
     rounds: int = about("stop after this many rounds", 200, group="Stopping")
     target: float | None = about("stop when test accuracy reaches this, or none", 0.97, group="Stopping")
     patience: int | None = about("stop after this many rounds without improvement, or none", None, group="Stopping")
@@ -277,6 +279,9 @@ class Experiment:
         alone = f"left alone with algorithm {self.algorithm}, which has no server"
         served = self.algorithm not in ("personalised", "local", "central", "dpa-sgd", "dpa-sgd-mtl", "push-sum")
         require(served or self.server_bandwidth is None, "server_bandwidth", alone, self.server_bandwidth)
+        waits = self.lost == 0 and self.algorithm in ("personalised", "local", "dpa-sgd", "dpa-sgd-mtl", "push-sum")
+        late = "left alone unless workers are lost: without a server one waits for who is late"
+        require(not waits or self.deadline is None, "deadline", late, self.deadline)
         most = float("inf")
         return clock(
             self.compute, latency=self.latency, bandwidth=most if self.bandwidth is None else self.bandwidth,

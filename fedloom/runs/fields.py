@@ -15,6 +15,18 @@ def about(text: str, default: Any, *, missing: str = "none", group: str = "Algor
     return field(default=default, metadata={"help": text, "missing": missing, "group": group})
 
 
+def as_text(value: Any) -> Any:
+    """A number, also one that is a text, in its shortest form; anything else as it is.
+
+    >>> as_text(0.10), as_text("0.0"), as_text("uniform:1:2")
+    ('0.1', '0', 'uniform:1:2')
+    """
+    try:
+        return f"{float(value):.12g}" if not isinstance(value, bool) else value
+    except (TypeError, ValueError):
+        return value
+
+
 def convert(f: dataclasses.Field[Any], value: Any) -> Any:
     """A field's value from what a file or the command line gave.
 
@@ -28,6 +40,8 @@ def convert(f: dataclasses.Field[Any], value: Any) -> Any:
     kind, optional = str(f.type).removesuffix(" | None"), str(f.type).endswith("| None")
     if optional and (value is None or value == f.metadata["missing"]):
         return None
+    if f.metadata["group"] == "Time" and kind == "str":
+        value = as_text(value)
     if kind == "str" and isinstance(value, str):
         return value
     if kind == "int" and isinstance(value, int) and not isinstance(value, bool):

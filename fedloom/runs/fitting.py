@@ -47,5 +47,5 @@ def fine_tune(
     begin = jax.vmap(lambda algorithm, model: algorithm.init(model, len(data)))
     state = program.place(begin(program.algorithm, stack([variables])))
     _, did = program.advance(state, 0, 1)
-    found = present({name: np.asarray(values)[-1, 0] for name, values in did.users.items()})
+    found = present({name: np.asarray(values)[-1, 0] for name, values in did.users.items()}, len(data))
     return Users() + {"round": np.int64(0), **found}

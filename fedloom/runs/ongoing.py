@@ -85,7 +85,7 @@ class Ongoing:
             nothing(len(self.program.data)),
             int(self.histories[i].last("round")) if self.histories[i] else 0,
         )
-        return self.program.passed(begun, 0, rounds, i) if self.program.clock else begun
+        return self.program.passed(begun, 0, rounds, self.inside.index(i)) if self.program.clock else begun
 
     @property
     def active(self) -> list[int]:
@@ -121,7 +121,7 @@ class Ongoing:
             if self.program.clock:
                 row |= self.pass_time(i, int(row["round"]))
             if did is not None and did.users:
-                each = present({name: np.asarray(values)[-1, at] for name, values in did.users.items()})
+                each = present({name: np.asarray(v)[-1, at] for name, v in did.users.items()}, self.program.m)
                 self.users[i] += {"round": np.int64(row["round"]), **each}
                 row |= summary(each)
             self.histories[i] = history + row
@@ -152,6 +152,7 @@ class Ongoing:
         row, local = self.histories[i].rows[-1], self.algorithms[i].local
         self.histories[i] = History(self.histories[i].rows[:-1])
         self.users[i] = self.users[i].before(int(row["round"]))
+        self.passed[i] = self.until(i)
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
         rate = float(local.lr) * float(local.decay) ** (row["round"] - 1)
         why = f"{name.replace('_', ' ')} is {row[name]} after round {int(row['round'])} with learning rate {rate:g}"
@@ -162,8 +163,9 @@ class Ongoing:
         folder = self.folders[i]
         host: ServerState = jax.tree.map(np.array, state)
         self.finished[i] = Run(
-            self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i], self.passed[i]
-        )
+            self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i],
+            self.passed[i] if self.program.clock else None,
+        )  # fmt: skip
         if folder:
             self.write(i, host)
             model.save(folder / MODEL, host.variables)

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedloom.errors import UnknownName, choose
+from fedloom.errors import ArgumentError, UnknownName, choose
 from fedloom.runs.history import History
 from fedloom.style import STYLE, save
 
@@ -91,6 +91,8 @@ def _panel(axes: Any, runs: Sequence[tuple[str, History]], metric: str, x: str) 
 
 def abscissa(history: History, x: str) -> np.ndarray:
     """Where a history's rows stand along an axis."""
+    if x == "clock" and x not in history.columns:
+        raise ArgumentError("against", "something else: a run had no clock (run it with --compute)", x)
     if x == "bytes":
         return (history.column("bytes_up") + history.column("bytes_down")) / 1e6
     return history.column(AGAINST[x])

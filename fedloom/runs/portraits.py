@@ -55,10 +55,11 @@ def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str
 
 
 def _band(axes: Any, users: Users, name: str, label: str, colour: str) -> None:
-    rounds = [int(r) for r in users.columns["round"]]
-    low, high = (np.array([np.nanquantile(v, q) for v in users.column(name)]) for q in (QUANTILES[0], QUANTILES[-1]))
+    seen = [(int(r), v[np.isfinite(v)]) for r, v in zip(users.columns["round"], users.column(name), strict=True)]
+    rounds, values = zip(*[(r, v) for r, v in seen if len(v)] or [(0, np.array([np.nan]))], strict=True)
+    low, high = (np.array([np.quantile(v, q) for v in values]) for q in (QUANTILES[0], QUANTILES[-1]))
     axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(rounds, [np.nanmean(v) for v in users.column(name)], color=colour, label=label)
+    axes.plot(rounds, [v.mean() for v in values], color=colour, label=label)
 
 
 def _violins(axes: Any, values: Sequence[np.ndarray], labels: Sequence[str], metric: str) -> None:
@@ -140,33 +141,34 @@ def _matrices(users: Users, name: str, labels: tuple[str, str, str], file: str |
     return figure
 
 
-def workers(label: str, users: Users, history: History, name: str = "", file: str | Path | None = None) -> Figure:
+def workers(
+    label: str, users: Users, history: History, graph: Graph | None = None, file: str | Path | None = None
+) -> Figure:
     """Draw a run without a server: who hears whom, coloured by accuracy; every worker's accuracy against rounds; and
     how far models are from their mean.
 
     Arguments:
         label: what the run is called.
         users, history: what was measured.
-        name: of the topology, by which it is laid out.
+        graph: who hears whom; those who mixed in the rounds that were evaluated by default.
         file: where to save the figure.
     """
-    values = np.stack(users.column(ACCURACY))
-    rounds = [int(r) for r in users.columns["round"]]
+    graph = graph or heard(users)
+    values, rounds = users.by_client(ACCURACY, len(graph)), [int(r) for r in users.columns["round"]]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(13.2, 4.0), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
-        draw_graph(heard(users, name), users.last(ACCURACY), label="accuracy", title=label, axes=left)
-        order = np.argsort(values[-1])
+        latest = _latest(values)
+        draw_graph(graph, latest, label="accuracy", title=label, axes=left)
+        order = np.argsort(latest)
         shades = mpl.colormaps["viridis"](np.linspace(0, 1, len(order)))
         for shade, worker in zip(shades, order, strict=True):
             middle.plot(rounds, values[:, worker], color=shade, linewidth=0.9, alpha=0.8)
-        middle.plot(rounds, np.nanmean(values, axis=1), color="black", linewidth=2, label="mean")
+        middle.plot(rounds, _means(values), color="black", linewidth=2, label="mean")
         middle.set(xlabel="rounds of communication", ylabel="accuracy", title="every worker, on its own test data")
         middle.legend(fontsize="small")
         right.plot(history.column("round")[1:], history.column("consensus")[1:], color="C3")  # all begin as one
-        right.set(
-            xlabel="rounds of communication", ylabel="distance from the mean of all", title="how far models are apart"
-        )
+        right.set(xlabel="rounds of communication", ylabel="distance from their mean", title="models apart")
         for axes in (middle, right):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if file:
@@ -174,35 +176,47 @@ def workers(label: str, users: Users, history: History, name: str = "", file: st
     return figure
 
 
-def animation(label: str, users: Users, file: str | Path, name: str = "") -> None:
+def animation(label: str, users: Users, file: str | Path, graph: Graph | None = None) -> None:
     """Write a GIF of who hears whom, coloured by accuracy, round after round.
 
     Arguments:
         label: what the run is called.
         users: what was measured.
         file: where the GIF goes.
-        name: of the topology, by which it is laid out.
+        graph: who hears whom; those who mixed in the rounds that were evaluated by default.
     """
-    values = np.stack(users.column(ACCURACY))
-    rounds = [int(r) for r in users.columns["round"]]
+    graph = graph or heard(users)
+    values, rounds = users.by_client(ACCURACY, len(graph)), [int(r) for r in users.columns["round"]]
     shown = np.unique(np.linspace(0, len(rounds) - 1, min(FRAMES, len(rounds))).round().astype(int))
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    means, real = _means(values), values[np.isfinite(values)]
+    limits = (float(real.min()), float(real.max())) if len(real) else (0.0, 1.0)
     with mpl.rc_context(STYLE):
-        figure = draw_graph(heard(users, name), values[0], label="accuracy", title=label, limits=(low, high))
+        figure = draw_graph(graph, values[0], label="accuracy", title=label, limits=limits)
         axes = figure.axes[0]
         dots = axes.collections[-1]
 
         def frame(i: int) -> list[Any]:
             dots.set_array(values[i])
-            axes.set_title(f"{label}, round {rounds[i]:,}: {np.nanmean(values[i]):.1%}")
+            axes.set_title(f"{label}, round {rounds[i]:,}: {means[i]:.1%}")
             return [dots]
 
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         FuncAnimation(figure, frame, frames=list(shown)).save(file, writer=PillowWriter(fps=5), dpi=80)
 
 
-def heard(users: Users, name: str = "") -> Graph:
-    """Who heard whom in any round, by how they mixed."""
+def _latest(values: np.ndarray) -> np.ndarray:
+    """Of each worker, the last value that there is."""
+    last = np.where(np.isfinite(values), np.arange(len(values))[:, None], 0).max(axis=0)
+    return values[last, np.arange(values.shape[1])]
+
+
+def _means(values: np.ndarray) -> np.ndarray:
+    """Of each round, the mean over those who were there."""
+    return np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in values])
+
+
+def heard(users: Users) -> Graph:
+    """Who heard whom in the rounds that were evaluated, by how they mixed."""
     there = np.any([matrix > 0 for matrix in users.column("mixing")], axis=0)
     np.fill_diagonal(there, False)
-    return Graph(name or "workers", there)
+    return Graph("ring" if (there.sum(1) == 2).all() else "workers", there)

@@ -23,10 +23,11 @@ class Users:
     """How each client did in the rounds that were evaluated, one entry a round.
 
     Arguments:
-        columns: ``round``; ``client``, who took part; each measure of them on their own test data, such as
-            ``before_accuracy`` and ``after_loss``; ``global_accuracy``, of their models after their work on everybody's
-            test data; where every user has its own model and they are not too many, ``mixing``, the matrix M, and
-            ``related``, who was found to be like whom, between -1 and 1, with multi-task learning.
+        columns: ``round``; ``client``, who took part (-1 is nobody, of whom there is no measure); each measure of them
+            on their own test data, such as ``before_accuracy`` and ``after_loss``; ``global_accuracy``, of their models
+            after their work on everybody's test data; where every user has its own model and they are not too many,
+            ``mixing``, the matrix M, and ``related``, who was found to be like whom, between -1 and 1, with multi-task
+            learning.
 
     >>> users = Users() + {"round": 1, "client": np.array([4, 2]), "after_accuracy": np.array([0.5, 1.0])}
     >>> users.last("after_accuracy").tolist()
@@ -55,6 +56,13 @@ class Users:
     def last(self, name: str) -> np.ndarray:
         """A measure of each client in the last round."""
         return self.column(name)[-1]
+
+    def by_client(self, name: str, clients: int) -> np.ndarray:
+        """A measure of every client in every round, (rounds, clients); NaN of those that did not take part."""
+        table = np.full((len(self), clients), np.nan)
+        for row, who, values in zip(table, self.column("client"), self.column(name), strict=True):
+            row[who[who >= 0]] = values[who >= 0]
+        return table
 
     def before(self, round: int) -> Users:
         """What was measured before a round."""
@@ -101,8 +109,17 @@ def worst(name: str, values: np.ndarray) -> float:
     return float((real[-many:] if lower_is_better(name) else real[:many]).mean())
 
 
-def present(row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A round's entry in the order of clients, without the places that nobody took."""
-    order = np.argsort(row["client"], kind="stable")
-    order = order[row["client"][order] >= 0]
-    return {name: values if name in MATRICES else values[order] for name, values in row.items()}
+def present(row: Mapping[str, np.ndarray], many: int) -> dict[str, np.ndarray]:
+    """A round's entry in the order of clients, so many of them; if fewer took part, nobody is -1 and has no measures.
+
+    >>> found = present({"client": np.array([-1, 4, 2]), "after_loss": np.array([9.0, 1.0, 3.0])}, 3)
+    >>> found["client"].tolist(), found["after_loss"].tolist()
+    ([2, 4, -1], [3.0, 1.0, nan])
+    """
+    client = row["client"]
+    order = np.argsort(np.where(client >= 0, client, np.iinfo(np.int32).max), kind="stable")[:many]
+    there = client[order] >= 0
+    entry = {
+        name: values if name in MATRICES else np.where(there, values[order], np.nan) for name, values in row.items()
+    }
+    return {**entry, "client": client[order]}

@@ -10,7 +10,7 @@ from quadratic import points, quadratic
 
 from fedloom.algorithms import dpa_sgd_mtl, fedavg_mtl
 from fedloom.algorithms.multi_task import JITTER, root
-from fedloom.engines import compiled
+from fedloom.engines import clock, compiled
 from fedloom.errors import ArgumentError
 from fedloom.mixing import graph, random_pairs, weights
 from fedloom.runs import run
@@ -141,3 +141,42 @@ def test_bad_arguments(make: Callable[[], Any], message: str) -> None:
 def test_a_model_must_have_the_layers() -> None:
     with pytest.raises(ArgumentError, match=r"output must be a layer that the model has \(body, output\)"):
         run(points(VALUES), quadratic(), dpa_sgd_mtl(output="head"), rounds=1, evaluate=["test"])
+
+
+def test_who_is_lost_learns_nothing() -> None:
+    lossy = clock(1.0, lost=0.5, deadline=2.0, seed=3)
+    there = lossy.machines(6, 0).there
+    assert 0 < there.sum() < 6
+    algorithm = dpa_sgd_mtl("complete", period=1, batch_size=1, lr=0.1).sized(6)
+    program = compiled().program(
+        points([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], each=1), quadratic(), [algorithm], [0], clock=lossy
+    )
+    before = program.init()
+    after, _ = program.advance(before, 0, 1)
+    changed = np.abs(np.asarray(after.memory["omega"] - before.memory["omega"])[0]).max(axis=(1, 2)) > 0
+    assert changed.tolist() == there.tolist()
+
+
+def test_dense_graphs_on_every_core() -> None:
+    """Many workers with many neighbours each, on as many devices as there are: LAPACK must not wait for itself."""
+    data = points([float(k % 7) for k in range(64)], each=1)
+    done = run(
+        data, quadratic(), dpa_sgd_mtl("sparse:0.8", period=1, batch_size=1, lr=0.1), rounds=2, evaluate=["train"]
+    )
+    assert np.isfinite(done.history.last("train_loss"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topology": "one-peer-exponential"}, "topology must be one whose neighbours stay the same"),
+        ({"topology": "ring", "weights": "push"}, "topology must be one whose rows sum to one"),
+    ],
+)
+def test_other_topologies_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        dpa_sgd_mtl(**options)
+
+
+def test_options_of_the_topology() -> None:
+    assert dpa_sgd_mtl("regular", degree=4).sized(8).mixer.index.shape == (1, 8, 5)

@@ -71,7 +71,16 @@ def test_on_a_regular_graph_it_is_plain_averaging() -> None:
 
 
 def test_other_matrices_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="topology must be a name, or what fedloom"):
+    with pytest.raises(ArgumentError, match="topology must be one of push-sum's"):
         push_sum(gossip("ring", 4))
     with pytest.raises(ArgumentError, match="a topology must be connected"):
         pushed(Graph("one way", np.array([[0, 1], [0, 0]], bool)))
+
+
+def test_one_peer_at_a_time() -> None:
+    """Columns of its matrices sum to one, as rows do: push-sum is plain averaging there."""
+    data, kept = points([0.0, 2.0, 4.0, 8.0], each=1), {"rounds": 3, "evaluate": ["train"]}
+    options = {"period": 1, "batch_size": 1, "lr": 0.25}
+    runs = [fl.run(data, quadratic(), how("one-peer-exponential", **options), **kept) for how in (push_sum, fl.dpa_sgd)]
+    one, other = (r.variables.params["body"]["w"] for r in runs)
+    assert np.asarray(one) == pytest.approx(np.asarray(other), abs=1e-6)

@@ -16,6 +16,7 @@ from fedloom.errors import ArgumentError
 from fedloom.mixing import gossip
 
 ONE = np.ones(4, int)
+SOME = ("personalised", "ifca", "scaffold")  # of which a share of all takes part
 SLOW = Trace(np.array([[1.0, 1.0, 1.0, 3.0]]))  # the last worker takes three seconds a step, the others one
 
 
@@ -68,7 +69,7 @@ def test_who_is_late_or_lost_is_given_up_at_the_deadline() -> None:
     there = lost.machines(4, 0).there
     assert 0 < there.sum() < 4
     ready = lost.exchanged(np.zeros(4), ONE, heard("complete", 4), size=0, round=0)
-    assert ready.tolist() == [8.0 if t else 0.0 for t in there]  # a second's work, then seven of waiting
+    assert ready.tolist() == [8.0 if t else 7.0 for t in there]  # a second's work, then seven of waiting; or away
 
 
 def test_machines_are_drawn_once_and_may_flicker() -> None:
@@ -92,7 +93,10 @@ def test_traces_are_read_and_begin_again(tmp_path: Path) -> None:
         ({"compute": "fast"}, "compute must be a number, lognormal:MEDIAN:SPREAD.*, but is 'fast'"),
         ({"compute": "uniform:2:1"}, "compute must be uniform:LOW:HIGH with LOW below HIGH"),
         ({"compute": "uniform:1"}, "compute must be a number"),
-        ({"compute": "lognormal:1:-1"}, "compute must be one whose spread is not negative"),
+        ({"compute": "lognormal:1:-1"}, "compute must be one whose spread is between 0 and 10"),
+        ({"compute": "inf"}, "compute must be finite"),
+        ({"compute": "uniform:0:inf"}, "compute must be made of finite numbers"),
+        ({"compute": "lognormal:1:1000"}, "compute must be one whose spread is between 0 and 10"),
         ({"compute": "nan"}, "compute must be at least 0, but is nan"),
         ({"compute": 1, "latency": -0.1}, "latency must be at least 0, but is -0.1"),
         ({"compute": 1, "bandwidth": 0}, "bandwidth must be at least 1, but is 0.0"),
@@ -190,3 +194,53 @@ def test_a_stopped_run_goes_on_by_the_same_clock(tmp_path: Path) -> None:
 
 def test_everybody_has_a_fixed_number() -> None:
     assert Fixed(2.0).of(3, 0, [0]).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "how", ["dpa-sgd", "push-sum", "dpa-sgd-mtl", "fedavg-mtl", "personalised", "ifca", "scaffold"]
+)
+def test_lost_workers_are_seen_by_nobody(how: str, tmp_path: Path) -> None:
+    """Users are measured, kept and read again where some are lost in every round, and nobody is there in some."""
+    data = points([0.0, 1.0, 2.0, 3.0, 4.0], each=1)
+    e = fl.runs.Experiment(algorithm=how, batch_size=1, **({"fraction": 1.0} if how in SOME else {}))
+    lossy = clock(1.0, lost=0.6, deadline=2.0, seed=2)
+    there = np.array([lossy.machines(5, round).there for round in range(4)])
+    assert there.sum(1).tolist() == [0, 2, 1, 2]
+    run = fl.run(data, quadratic(), e.build_algorithm(), rounds=4, evaluate=["train"], users=True, clock=lossy,
+                 directory=tmp_path)  # fmt: skip
+    seen = np.isfinite(run.users.by_client("after_loss", 5))
+    assert (seen == there).all()
+    assert (np.isfinite(fl.runs.load(tmp_path).users.by_client("after_loss", 5)) == there).all()
+
+
+def test_who_picks_peers_waits_for_those_it_picked(generated: Any) -> None:
+    """Messages by the clock are what the mixing matrix shows."""
+    data, how = generated([10] * 6), fl.personalised(peers=2, fraction=1.0, batch_size=10)
+    lossy = clock(1.0, lost=0.5, deadline=2.0, seed=2)
+    done = fl.run(data, fl.tasks.logistic(4, 3), how, rounds=3, evaluate=["test"], users=True, clock=lossy)
+    mixed = [int(((m > 0) & ~np.eye(6, dtype=bool)).sum()) for m in done.users.column("mixing")]
+    assert np.diff(done.history.column("bytes_up")).tolist() == [4 * 15 * many for many in mixed]
+    assert sum(mixed) > 0
+
+
+def test_nobody_there_and_examples_streamed(generated: Any) -> None:
+    data, lossy = generated([10] * 4), clock(1.0, lost=0.9, deadline=5.0)
+    assert any(not lossy.machines(4, round).there.any() for round in range(4))
+    kept = {"rounds": 4, "evaluate": ["test"], "clock": lossy}
+    task, how = fl.tasks.logistic(4, 3), fl.fedavg(fraction=1.0, batch_size=10)
+    streamed = fl.run(data, task, how, engine=fl.engines.compiled(stream=True), **kept)
+    resident = fl.run(data, task, how, **kept)
+    assert streamed.history.last("test_loss") == pytest.approx(resident.history.last("test_loss"), abs=1e-6)
+
+
+def test_nothing_is_sent_where_all_data_is_in_one_place(generated: Any) -> None:
+    data = generated([10, 20]).union()
+    done = fl.run(data, fl.tasks.logistic(4, 3), fl.fedavg(fraction=1.0, batch_size=10), rounds=2, evaluate=["test"],
+                  clock=clock(1.0, latency=5.0))  # fmt: skip
+    assert done.history.column("clock").tolist() == [0, 3, 6]
+
+
+def test_without_a_clock_nothing_passes(generated: Any) -> None:
+    done = fl.run(generated([10, 20]), fl.tasks.logistic(4, 3), fl.fedavg(fraction=1.0), rounds=1, evaluate=["test"])
+    assert done.passed is None
+    assert "clock" not in done.history.columns

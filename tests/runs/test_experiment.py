@@ -107,6 +107,8 @@ def test_it_builds_what_it_says() -> None:
         ('algorithm = "central"\nweighting = "uniform"', "weighting must be left alone with algorithm central"),
         ('latency = "0.1"', "latency must be left alone without a clock"),
         ('compute = "0.1"\nlost = 0.1', "deadline must be given where workers are lost"),
+        ('algorithm = "dpa-sgd"\ncompute = 0.1\ndeadline = 1.0', "deadline must be left alone unless workers are lost"),
+        ('algorithm = "dpa-sgd"\nneighbours = "push"', "topology must be one whose rows sum to one"),
         ('compute = "soon"', "compute must be a number, lognormal:"),
         (
             'algorithm = "dpa-sgd"\ncompute = "0.1"\nserver_bandwidth = 1e6',
@@ -160,3 +162,9 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
             else:
                 with pytest.raises(ArgumentError, match=f"{option} must be left alone with algorithm {name}"):
                     Experiment(algorithm=name, **{option: other[option]})
+
+
+def test_numbers_of_the_clock_may_be_numbers() -> None:
+    assert Experiment.from_toml("compute = 0.1\nlatency = 0.0\nbandwidth = 1e6") == Experiment(
+        compute="0.1", latency="0", bandwidth="1000000")  # fmt: skip
+    assert Experiment(latency="0.0").latency == "0"

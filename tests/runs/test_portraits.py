@@ -9,6 +9,8 @@ from quadratic import points, quadratic
 import fedloom as fl
 from fedloom.algorithms import dpa_sgd_mtl, local_only, personalised
 from fedloom.errors import FedloomError, UnknownName
+from fedloom.mixing import GRAPHS, topology
+from fedloom.mixing.drawing import draw_graph
 from fedloom.runs import run
 from fedloom.runs.portraits import animation, bands, heard, mixing, related, violins, workers
 from fedloom.runs.users import Users
@@ -46,12 +48,12 @@ def test_a_ring_of_workers(tmp_path: Path) -> None:
     """Who hears whom is read off how they mixed; the picture and the animation show every worker."""
     how = dpa_sgd_mtl("ring", period=1, batch_size=1, lr=0.1)
     done = run(points(VALUES, each=1), quadratic(), how, rounds=3, evaluate=["test"], users=True)
-    ring = heard(done.users, "ring")
+    ring = heard(done.users)
     assert ring.heard.astype(int).tolist() == [[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]]
-    figure = workers("ring", done.users, done.history, "ring", tmp_path / "workers.png")
+    figure = workers("ring", done.users, done.history, ring, tmp_path / "workers.png")
     assert len(figure.axes[1].lines) == 5  # four workers and their mean
     assert figure.axes[2].lines[0].get_ydata().tolist() == done.history.column("consensus")[1:].tolist()
-    animation("ring", done.users, tmp_path / "workers.gif", "ring")
+    animation("ring", done.users, tmp_path / "workers.gif")
     with Image.open(tmp_path / "workers.gif") as gif:
         assert gif.n_frames == 3  # type: ignore[attr-defined]
     assert related(done.users, tmp_path / "related.png").axes[0].get_title() == "round 1"
@@ -78,3 +80,14 @@ def test_the_distance_of_models_from_their_mean() -> None:
     together = fl.dpa_sgd("complete", period=1, batch_size=1, lr=0.1)
     done = run(points(VALUES, each=1), quadratic(), together, rounds=1, evaluate=["test"])
     assert done.history.last("consensus") == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [*GRAPHS, "one-peer-exponential"])
+def test_every_topology_is_drawn(name: str) -> None:
+    """Also where some workers were never seen."""
+    graph = topology(name, "uniform").sized(16).graph
+    assert graph.is_connected
+    values = np.arange(16) / 16
+    values[3] = np.nan
+    assert len(draw_graph(graph, values).axes[0].collections[-1].get_offsets()) == 16
+    assert len(draw_graph(graph, np.full(16, np.nan)).axes) == 2
