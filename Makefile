@@ -20,7 +20,7 @@ test: .venv/installed  ## lint, types, doctests and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 benchmark: .venv/installed  ## time fedloom and its peers side by side (an hour), and draw the tables
 	benchmarks/peers.sh
