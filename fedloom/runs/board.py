@@ -56,7 +56,7 @@ def table(workers: Sequence[dict[str, Any]], title: str = "") -> Table:
     called = {f"{own}_loss": "own loss", f"{own}_accuracy": "own acc.", "shared_test_loss": "shared loss",
               "shared_test_accuracy": "shared acc.", **SPENT}  # fmt: skip
     measures = {name: shown for name, shown in called.items() if any(name in row for row in workers)}
-    made = Table(title=title, title_justify="left", show_footer=True, box=SIMPLE_HEAD)
+    made = Table(title=title, title_justify="left", show_footer=True, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     made.add_column("worker", "all", justify="right")
     made.add_column("rank", justify="right")
     made.add_column("user", f"{len(workers):,}", justify="right")
