@@ -192,17 +192,17 @@ def against_time(there: Mapping[str, Kept], target: float) -> Figure:
         panels = {"round": "rounds", "clock no delay": "seconds, no delay", "clock 1 s": "seconds, delays of 1 s"}
         for axes, (column, title) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
             for i, (method, kept) in enumerate(there.items()):
-                curves = each(kept, "test_accuracy")
-                axes.fill_between(
-                    kept.columns[column], curves.min(0), curves.max(0), color=f"C{i}", alpha=0.2, linewidth=0
-                )
-                axes.plot(kept.columns[column], curves.mean(0), color=f"C{i}", label=method)
+                places, curves = kept.columns[column][1:], each(kept, "test_accuracy")[:, 1:]  # all begin as one
+                band = curves.min(0), curves.max(0)
+                axes.fill_between(places, *band, color=f"C{i}", alpha=0.2, linewidth=0)
+                axes.plot(places, curves.mean(0), color=f"C{i}", label=method)
             axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
             axes.set(xlabel=title, ylabel="accuracy")
-        longest = [max(kept.columns[column][-1] for kept in there.values()) for column in panels]
-        for axes, end in zip(figure.axes, longest, strict=True):
-            axes.set_xlim(0, end)
-        figure.axes[0].legend(fontsize="small")
+        tops = [float(each(kept, "test_accuracy").max()) for kept in there.values()]
+        figure.axes[0].set_ylim(target - 0.1, max(tops) + 0.01)
+        figure.axes[0].legend(fontsize="small", loc="lower right")
+        for axes in figure.axes[1:]:
+            axes.set_xscale("log")
     return figure
 
 
@@ -242,7 +242,7 @@ def workers() -> Part:
 def against_workers(there: Mapping[tuple[str, int], Kept]) -> Figure:
     """Accuracy and seconds a round against the number of workers."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10.4, 4.0), layout="constrained")
+        figure = Figure(figsize=(12.4, 4.0), layout="constrained")
         left, right = figure.subplots(1, 2)
         for i, method in enumerate(dict.fromkeys(m for m, _ in there)):
             mine = {k: kept for (m, k), kept in there.items() if m == method}
@@ -254,8 +254,9 @@ def against_workers(there: Mapping[tuple[str, int], Kept]) -> Figure:
                 right.plot(list(mine), times, color=f"C{i}", linestyle=dash, label=f"{method}, {name}")
         left.set(xlabel="workers", ylabel="accuracy after 60 rounds", xscale="log")
         right.set(xlabel="workers", ylabel="seconds a round", xscale="log", yscale="log")
+        left.legend(fontsize="small")
+        right.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
         for axes in (left, right):
-            axes.legend(fontsize="small")
             axes.set_xticks(WORKERS, [str(k) for k in WORKERS])
             axes.minorticks_off()
     return figure
