@@ -327,8 +327,8 @@ def rates() -> Part:
                     found_with = kept.columns["validation_accuracy"]
                     shown = " | ".join("diverged" if np.isnan(a) else f"{a:.2%}" for a in found_with)
                     lines.append(f"| {m} | {shown} |")
-        told = ("Best validation accuracy, another seed. On MNIST 0.2 is used for FedAvg and 0.1 for the others: with 0.2 "
-                "FedAvg-MTL diverges with one of the three seeds.")  # fmt: skip
+        told = ("Best validation accuracy, another seed. On MNIST 0.2 is used for FedAvg and 0.1 for the others: "
+                "with 0.2 FedAvg-MTL diverges with one of the three seeds.")  # fmt: skip
         return "\n".join([told, *lines]) if lines else ""
 
     return Part("rates", "The learning rate", series=lambda found: every.values(), text=text)  # noqa: ARG005
