@@ -5,24 +5,15 @@ MNIST dealt IID, a tenth of each user's images for validation; 2NN, E = 1, B = 1
 
 from __future__ import annotations
 
-import json
-import shlex
 import statistics
-import sys
-import time
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
-import jax
-import numpy as np
+import timing
 import typer
-from hardware import cpu, slug
 
 import fedloom as fl
 from fedloom.algorithms import Method
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 LOCAL = {"fraction": 1.0, "epochs": 1, "batch_size": 10, "lr": 0.1}
 ACCURACY = fl.combine.by_accuracy()
 METHODS: dict[str, Method] = {
@@ -44,13 +35,7 @@ def seconds(users: int, method: Method, rounds: int, repeat: int) -> list[float]
     split = fl.split.stratified(validation=0.1, test=0.0)
     data = fl.data.mnist().partition(fl.partition.iid(users), split)
     program = fl.engines.compiled().program(data, fl.tasks.two_nn(), [method], [0])
-    state, times = program.init(), []
-    for i in range(1 + repeat):  # the first compiles
-        start = time.perf_counter()
-        state, did = program.advance(state, i * rounds, rounds)
-        jax.block_until_ready((state, did))
-        times.append((time.perf_counter() - start) / rounds)
-    return times[1:]
+    return timing.seconds(program, rounds, repeat)[1][1:]
 
 
 def main(
@@ -59,26 +44,13 @@ def main(
     repeat: Annotated[int, typer.Option(help="timings of each; the median counts")] = 3,
 ) -> None:
     """Time every method, and record the seconds a round."""
-    fl.engines.compiled()
-    first = jax.devices()[0]
-    device = cpu() if first.platform == "cpu" else first.device_kind
     found: dict[str, dict[str, list[float]]] = {}
     for many in (int(k) for k in users.split(",")):
         for name, method in METHODS.items():
             times = seconds(many, method, rounds, repeat)
             found.setdefault(str(many), {})[name] = times
             print(f"{many:>6,} users  {name:<40} {statistics.median(times):.4f} s a round", flush=True)
-    record = {
-        "command": shlex.join(["python", "benchmarks/personal.py", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": 0,
-        "device": device,
-        "versions": {"fedloom": fl.__version__, "jax": jax.__version__, "numpy": np.__version__},
-        "seconds_a_round": found,
-    }
-    file = RESULTS / f"personal-{slug(device)}.json"
-    file.write_text(json.dumps(record, indent=1) + "\n")
-    print(file.relative_to(RESULTS.parent))
+    timing.keep("personal", seconds_a_round=found)
 
 
 if __name__ == "__main__":

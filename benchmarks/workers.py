@@ -5,24 +5,16 @@ MNIST dealt IID; every worker has a 2NN of its own, takes τ steps with batches 
 
 from __future__ import annotations
 
-import json
 import resource
-import shlex
 import statistics
 import sys
-import time
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import jax
-import numpy as np
+import timing
 import typer
-from hardware import cpu, slug
 
 import fedloom as fl
-
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def main(
@@ -33,22 +25,14 @@ def main(
     repeat: Annotated[int, typer.Option(help="timings of each; the median counts")] = 3,
 ) -> None:
     """Time rounds, and record them."""
-    fl.engines.compiled()
-    first = jax.devices()[0]
-    device = cpu() if first.platform == "cpu" else first.device_kind
     found = []
     for many in sorted(int(k) for k in workers.split(",")):  # the peak of memory is that of the largest so far
         data = fl.data.mnist().partition(fl.partition.iid(many))
         how = fl.dpa_sgd(topology, period=period, batch_size=10, lr=0.1)
         program = fl.engines.compiled().program(data, fl.tasks.two_nn(), [how], [0])
-        state, times = program.init(), []
-        for i in range(1 + repeat):  # the first compiles
-            start = time.perf_counter()
-            state, did = program.advance(state, i * rounds, rounds)
-            jax.block_until_ready((state, did))
-            times.append((time.perf_counter() - start) / rounds)
+        state, times = timing.seconds(program, rounds, repeat)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        stats = first.memory_stats() or {}
+        stats = jax.devices()[0].memory_stats() or {}
         row = {
             "workers": many,
             "seconds_a_round": times[1:],
@@ -60,19 +44,7 @@ def main(
         }
         found.append(row)
         print(f"{many:>6,} workers  {statistics.median(times[1:]):.4f} s a round, {peak / 1e9:.2f} GB", flush=True)
-    record = {
-        "command": shlex.join(["python", "benchmarks/workers.py", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": 0,
-        "device": device,
-        "versions": {"fedloom": fl.__version__, "jax": jax.__version__, "numpy": np.__version__},
-        "topology": topology,
-        "period": period,
-        "rows": found,
-    }
-    file = RESULTS / f"workers-{slug(device)}.json"
-    file.write_text(json.dumps(record, indent=1) + "\n")
-    print(file.relative_to(RESULTS.parent))
+    timing.keep("workers", topology=topology, period=period, rows=found)
 
 
 if __name__ == "__main__":

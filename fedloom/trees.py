@@ -81,6 +81,15 @@ def names(tree: PyTree) -> list[str]:
     return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
 
 
+def listed(text: str | None) -> list[str]:
+    """The names in a text, between commas.
+
+    >>> listed("output, hidden*"), listed(None)
+    (['output', 'hidden*'], [])
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
 def is_named(name: str, *patterns: str) -> bool:
     """Whether a part of a dotted name is like one of some patterns, in which ``*`` stands for anything.
 

@@ -83,6 +83,8 @@ class Algorithm:
         """
         return cohort(self.fraction, clients)
 
+    has_server = True
+
     @property
     def least(self) -> int:
         """How small a cohort may be."""

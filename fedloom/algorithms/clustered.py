@@ -52,6 +52,7 @@ class Clustered:
     stacked = True
     apart = True
     personal = True
+    has_server = True
     least = 1
 
     def cohort(self, clients: int) -> int:

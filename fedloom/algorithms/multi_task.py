@@ -34,7 +34,7 @@ from fedloom.local import sgd
 from fedloom.local.related import SLOPE, STRENGTH, Related
 from fedloom.mixing import Gossip, Mixer, Topology, personal
 from fedloom.tasks.task import Variables
-from fedloom.trees import is_named, names, record, static
+from fedloom.trees import is_named, listed, names, record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -186,15 +186,6 @@ class MultiTask(Personalised):
         """What it is made of, by name."""
         lambdas = {f"lambda{i}": float(value) for i, value in enumerate(self.lambdas, 1)}
         return {**super().describe(), **lambdas, "eta": float(self.eta), "output": self.output, "upper": self.upper}
-
-
-def listed(names: str) -> list[str]:
-    """The names in a text.
-
-    >>> listed("output, hidden*"), listed("")
-    (['output', 'hidden*'], [])
-    """
-    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def every(function: Callable[..., Array], *arrays: Array) -> Array:

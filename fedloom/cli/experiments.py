@@ -44,6 +44,7 @@ from fedloom.runs.ranks import ORDER
 from fedloom.runs.result import Run
 from fedloom.runs.runner import train
 from fedloom.runs.sweep import SWEPT, combinations, sweep
+from fedloom.trees import listed
 
 LISTS = ("evaluate", "drop", "categorical", "private", "upper")
 """Fields that are lists themselves, and cannot be swept."""
@@ -285,7 +286,7 @@ def split_axes(fields: dict[str, str]) -> tuple[dict[str, list[Any]], dict[str, 
     for name, text in fields.items():
         if "," in text and name not in LISTS:
             require(name in SWEPT, name, "one value; only " + ", ".join(SWEPT) + " can have several", text)
-            axes[name] = [convert(kinds[name], value.strip()) for value in text.split(",") if value.strip()]
+            axes[name] = [convert(kinds[name], value) for value in listed(text)]
     return axes, {name: text for name, text in fields.items() if name not in axes}
 
 
@@ -295,7 +296,7 @@ def parse_seeds(text: str) -> list[int]:
     >>> parse_seeds("3"), parse_seeds("0,7")
     ([0, 1, 2], [0, 7])
     """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = listed(text)
     require(bool(parts) and all(p.isdigit() for p in parts), "seeds", "a number, or numbers with commas", text)
     return [int(p) for p in parts] if "," in text else list(range(int(text)))
 

@@ -17,7 +17,7 @@ from fedloom.errors import ArgumentError, require
 from fedloom.local.local import Around, Local, Step, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.tasks.task import Task, Variables
-from fedloom.trees import is_named, names, record, static
+from fedloom.trees import is_named, listed, names, record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Int
@@ -141,7 +141,7 @@ def private(layers: str, local: Local, *, head_epochs: int | None = None) -> Pri
     >>> private("output", sgd(epochs=2), head_epochs=3).passes
     5
     """
-    chosen = tuple(layer.strip() for layer in layers.split(",") if layer.strip())
+    chosen = tuple(listed(layers))
     return Private(local, head_epochs or 0, chosen, head_epochs is not None).checked()
 
 

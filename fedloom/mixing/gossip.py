@@ -193,18 +193,22 @@ def gossip(topology: str | Graph, workers: int | None = None, by: str = "metropo
     >>> [f"{share:.4f}" for share in gossip("ring", 5).share[0, 0]]
     ['0.3333', '0.3333', '0.3333']
     """
-    if isinstance(topology, str):
-        require(workers is not None, "workers", "given with a topology's name", workers)
-        topology = graph(topology, int(workers or 0), **options)
-    return from_matrix(weights(by, topology), name=f"{topology.name}, {by}")
+    found = _graph(topology, workers, options)
+    return from_matrix(weights(by, found), name=f"{found.name}, {by}")
 
 
 def pushed(topology: str | Graph, workers: int | None = None, **options: Any) -> Push:
     """Push-sum's matrix of a topology, directed or not. The arguments are those of :func:`gossip`."""
-    if isinstance(topology, str):
-        require(workers is not None, "workers", "given with a topology's name", workers)
-        topology = graph(topology, int(workers or 0), **options)
-    return Push(*_few([push(topology.connected())]), name=f"{topology.name}, push")
+    found = _graph(topology, workers, options).connected()
+    return Push(*_few([push(found)]), name=f"{found.name}, push")
+
+
+def _graph(topology: str | Graph, workers: int | None, options: dict[str, Any]) -> Graph:
+    """A graph itself, or the one of that name."""
+    if isinstance(topology, Graph):
+        return topology
+    require(workers is not None, "workers", "given with a topology's name", workers)
+    return graph(topology, int(workers or 0), **options)
 
 
 def one_peer_exponential(workers: int) -> Gossip:

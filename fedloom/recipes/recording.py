@@ -26,6 +26,7 @@ from fedloom.recipes.tuning import Begin, beginning, tune
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.runs.stopping import Stop
+from fedloom.trees import listed
 
 QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,), "inputs": ("unit",)}
 """What the cells have that a CPU does in minutes."""
@@ -113,7 +114,7 @@ def choice(only: str, names: Sequence[str]) -> list[str]:
     (['a'], ['b'], ['bc'])
     """
     chosen: list[str] = []
-    texts = [text.strip() for text in only.split(",") if text.strip()]
+    texts = listed(only)
     for text in texts:
         found = [name for name in names if name == text] or [name for name in names if text in name]
         if not found:

@@ -41,6 +41,7 @@ from fedloom.runs.fields import about, convert
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, rescaled
+from fedloom.trees import listed
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,12 @@ class Experiment:
             ("moment", reads, which), ("temperature", "-loss" in self.weighting, which),
             ("exclude_by", self.exclude is not None, which), ("peers_by", self.peers is not None, "with all peers"),
         ):  # fmt: skip
-            given, usual = getattr(self, name), next(f.default for f in dataclasses.fields(self) if f.name == name)
-            require(useful or given == usual, name, f"left alone {why}, which has no use for it", given)
+            if not useful:
+                self.leave_alone(name, f"{why}, which has no use for it")
+
+    def leave_alone(self, name: str, why: str) -> None:
+        """Raise an :class:`ArgumentError` if a field has been given another value than its usual one."""
+        require(name not in self.changed(), name, f"left alone {why}", getattr(self, name))
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:
@@ -273,15 +278,13 @@ class Experiment:
         """The clock, if there is one; its machines are those of the data's seed."""
         if self.compute is None:
             for name in ("latency", "bandwidth", "server_bandwidth", "lost", "deadline"):
-                given, usual = getattr(self, name), next(f.default for f in dataclasses.fields(self) if f.name == name)
-                require(given == usual, name, "left alone without a clock (set compute)", given)
+                self.leave_alone(name, "without a clock (set compute)")
             return None
-        alone = f"left alone with algorithm {self.algorithm}, which has no server"
-        served = self.algorithm not in ("personalised", "local", "central", "dpa-sgd", "dpa-sgd-mtl", "push-sum")
-        require(served or self.server_bandwidth is None, "server_bandwidth", alone, self.server_bandwidth)
-        waits = self.lost == 0 and self.algorithm in ("personalised", "local", "dpa-sgd", "dpa-sgd-mtl", "push-sum")
-        late = "left alone unless workers are lost: without a server one waits for who is late"
-        require(not waits or self.deadline is None, "deadline", late, self.deadline)
+        has_server = self.build_algorithm().has_server
+        if not has_server or self.algorithm == "central":
+            self.leave_alone("server_bandwidth", f"with algorithm {self.algorithm}, which has no server")
+        if not has_server and self.lost == 0:
+            self.leave_alone("deadline", "unless workers are lost: without a server one waits for who is late")
         most = float("inf")
         return clock(
             self.compute, latency=self.latency, bandwidth=most if self.bandwidth is None else self.bandwidth,
@@ -321,7 +324,7 @@ class Experiment:
     @property
     def splits(self) -> tuple[str, ...]:
         """The parts of the data to evaluate."""
-        return tuple(part.strip() for part in self.evaluate.split(",") if part.strip())
+        return tuple(listed(self.evaluate))
 
 
 WORK = ("fraction", "epochs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.runs.catalogue import DATA, LISTING, is_path
 from fedloom.runs.experiment import Experiment
 from fedloom.settings import data_folder
+from fedloom.trees import listed
 
 PARTITION = ".safetensors"
 TABLE = ("label", "user", "drop", "categorical", "delimiter", "decimal", "window", "step")
@@ -25,7 +25,6 @@ OPTIONS = {
     "partition": ("clients", "most", "shards", "alpha", "sigma", "exponent", "labels_each", "affinity"),
 }
 """Options of which a data set or a partition uses some and not others."""
-DEFAULTS = {f.name: f.default for f in dataclasses.fields(Experiment)}
 
 SCHEMES: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Partition]]] = {
     "natural": (("most",), lambda e: partition.natural(least=e.least, most=e.most)),
@@ -93,8 +92,7 @@ def deal(e: Experiment, dataset: Dataset, folder: Path | None = None) -> Federat
     """The data set dealt to clients and split as an experiment says."""
     if e.partition.endswith(PARTITION):
         for name in ("split", "validation_share", "test_share", "validation", "pool", "least"):
-            given, usual = getattr(e, name), DEFAULTS[name]
-            require(given == usual, name, "left alone with a saved partition, which says who has what", given)
+            e.leave_alone(name, "with a saved partition, which says who has what")
         _check_used(e, "partition", e.partition, ())
         return saved.load(find(e.partition, folder), dataset, _skewed(e, partition.iid(1)), seed=e.data_seed)
     if e.pool == "yes":
@@ -115,9 +113,8 @@ def deal(e: Experiment, dataset: Dataset, folder: Path | None = None) -> Federat
 def _check_used(e: Experiment, kind: str, name: str, used: Sequence[str]) -> None:
     """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
     for option in OPTIONS[kind]:
-        given = getattr(e, option)
-        require(given == DEFAULTS[option] or option in used, option, f"left alone with the {kind} {name}, which has no "
-                "use for it", given)  # fmt: skip
+        if option not in used:
+            e.leave_alone(option, f"with the {kind} {name}, which has no use for it")
 
 
 def _cut(e: Experiment, dataset: Dataset) -> Split | None:
@@ -143,7 +140,7 @@ def _skewed(e: Experiment, scheme: Partition) -> Partition:
 def _table(e: Experiment, path: Path) -> Dataset:
     if e.label is None:
         raise ArgumentError("label", f"the column of {path.name} that holds the class", None)
-    return csv(path, e.label, e.user, drop=_names(e.drop), categorical=_names(e.categorical), delimiter=e.delimiter,
+    return csv(path, e.label, e.user, drop=listed(e.drop), categorical=listed(e.categorical), delimiter=e.delimiter,
                decimal=e.decimal, window=e.window, step=e.step)  # fmt: skip
 
 
@@ -152,10 +149,6 @@ def _folder(e: Experiment, path: Path) -> Dataset:
     if any(path.glob("*.json")) or any(path.glob("train/*.json")):
         return leaf(path)
     return images(path, e.image_size, grey=e.colours == "grey", skip=e.unreadable == "skip")
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 READERS: tuple[tuple[tuple[str, ...], tuple[str, ...], Callable[[Experiment, Path], Dataset]], ...] = (
