@@ -231,6 +231,12 @@ def meaning(found: Found) -> str:
         gaps = {p: g for p, there in every.items() if (g := gap(there, moment, method, other))}
         return ", ".join(f"{100 * g.mean:+.1f} ({p})" for p, g in gaps.items())
 
+    def elsewhere(method: str) -> str:
+        shown = {
+            p: np.nanmean(each(there[method], "last global_accuracy")) for p, there in every.items() if method in there
+        }
+        return ", ".join(f"{a:.1%} ({p})" for p, a in shown.items())
+
     if not told("after", "federated", "local only") or not told("before", "personalised, weighted", "central, plain"):
         return ""
     return f"""
@@ -242,7 +248,10 @@ lack. For whom one averages matters where users differ: with everybody's own wei
 it changes by {told("before", "personalised, weighted", "central, plain")} before fitting, and by
 {told("after", "personalised, weighted", "central, plain")} after it, when a round of fitting has done the same for
 everybody. Federation itself, against everybody alone, is worth {told("after", "federated", "local only")} points after
-fitting; and one who trained alone does badly on others' data."""
+fitting; and one who trained alone does badly on others' data: {elsewhere("local only")} of everybody's test examples
+right. Of two classes, half is what one gets who always says the same: where a user's pictures are mostly of its
+favourite (cats-dogs), its own model says just that, which is right for it and useless to others, and an average of such
+models has not learned to tell the two apart before it is fitted."""
 
 
 def tried(e: Experiment, begin: Begin | None) -> Columns:
