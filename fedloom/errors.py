@@ -3,6 +3,7 @@
 FedloomError
 ├── ArgumentError     a value that cannot be used: names the argument, the requirement and the value
 │   └── UnknownName   a name that is not known: lists the choices
+├── MissingExtra      a library that is not installed: says which extra brings it
 ├── DataError         bad data: names the column, the row and the client where known
 ├── DivergedError     the loss became NaN or infinite: names the round and the learning rate
 ├── CheckpointError   a checkpoint that is truncated, damaged or from another run
@@ -33,6 +34,13 @@ class UnknownName(ArgumentError):
 
     def __init__(self, argument: str, name: object, choices: Iterable[str]) -> None:
         super().__init__(argument, "one of " + ", ".join(sorted(choices)), name)
+
+
+class MissingExtra(FedloomError, ImportError):
+    """A library that is not installed."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"this needs {library}: pip install 'fedloom[{extra}]'", name=library)
 
 
 class DataError(FedloomError, ValueError):

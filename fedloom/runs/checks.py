@@ -43,6 +43,12 @@ def measured(task: Task, data: FederatedData) -> set[str]:
         found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), one)
     except (TypeError, ValueError) as error:
         raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
+    outputs = task.outputs
+    if task.fits and outputs:
+        given = jax.eval_shape(lambda x: outputs(task.init(jax.random.key(0)), x), one["x"])
+        shapes = given.shape[1:] if hasattr(given, "shape") else jax.tree.map(lambda a: a.shape[1:], given)
+        if wrong := task.fits(shapes, data.columns["y"].shape[1:], data.classes):
+            raise ArgumentError("task", f"one whose outputs are {wrong}", f"{task.name} with outputs of shape {shapes}")
     return set(found) - {"count"}
 
 

@@ -4,20 +4,33 @@ from fedloom.tasks.char_lstm import char_lstm
 from fedloom.tasks.cifar_cnn import cifar_cnn
 from fedloom.tasks.classification import classification
 from fedloom.tasks.cnn import cnn
+from fedloom.tasks.from_equinox import from_equinox
+from fedloom.tasks.from_flax import from_flax
+from fedloom.tasks.from_function import from_function
+from fedloom.tasks.from_keras import from_keras
+from fedloom.tasks.from_torch import from_torch
 from fedloom.tasks.logistic import logistic
+from fedloom.tasks.objective import Objective, objective
 from fedloom.tasks.rescaled import rescaled
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.tasks.two_nn import two_nn
 
 __all__ = [
     "Batch",
+    "Objective",
     "Task",
     "Variables",
     "char_lstm",
     "cifar_cnn",
     "classification",
     "cnn",
+    "from_equinox",
+    "from_flax",
+    "from_function",
+    "from_keras",
+    "from_torch",
     "logistic",
+    "objective",
     "rescaled",
     "two_nn",
 ]

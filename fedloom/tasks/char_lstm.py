@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.classification import cross_entropy
 from fedloom.tasks.layers import Layer, glorot
+from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:

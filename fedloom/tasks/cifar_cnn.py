@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.classification import cross_entropy
 from fedloom.tasks.layers import Layer, dense, direct, patches
+from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:

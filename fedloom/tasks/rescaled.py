@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fedloom.tasks.classification import as_float
+from fedloom.tasks.inputs import as_float
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:

@@ -40,6 +40,9 @@ class Task:
         metrics: (variables, batch) → for each metric its value for each example, and under ``count`` what those values
             are out of (1 for an example that is judged once); the mean is Σ value / Σ count, over any batches.
         classes: how many classes it tells apart, where it does and knows.
+        outputs: (variables, inputs) → what the model gives.
+        fits: (shape of an example's outputs, of its label, classes) → what the outputs should be, if they are not.
+        give_back: variables → the user's own model, with them in it.
     """
 
     name: str
@@ -47,3 +50,6 @@ class Task:
     loss: Callable[[Variables, Batch, Key[Array, ""]], tuple[Float[Array, " batch"], PyTree]]
     metrics: Callable[[Variables, Batch], dict[str, Float[Array, " batch"]]]
     classes: int | None = None
+    outputs: Callable[[Variables, Array], PyTree] | None = None
+    fits: Callable[[PyTree, tuple[int, ...], int], str] | None = None
+    give_back: Callable[[Variables], Any] | None = None

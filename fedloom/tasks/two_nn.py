@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from fedloom.tasks.classification import as_float, classification
+from fedloom.tasks.classification import classification
+from fedloom.tasks.inputs import as_float
 from fedloom.tasks.layers import dense, glorot
 from fedloom.tasks.task import Task, Variables
 

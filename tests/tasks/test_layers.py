@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,17 +48,20 @@ def test_halve_agrees_with_reduce_window() -> None:
     np.testing.assert_allclose(jax.vjp(halve, x)[1](d)[0], jax.vjp(wanted, x)[1](d)[0])
 
 
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("batch", [1, 10, SMALL])
-def test_the_fused_product_and_its_gradients(batch: int) -> None:
-    x, w, d = (jax.random.normal(k, s) for k, s in zip(KEYS, [(batch, 7), (7, 5), (batch, 5)], strict=True))
-    (wanted, back), (got, mine) = jax.vjp(jnp.matmul, x, w), jax.jit(lambda x, w: jax.vjp(fused, x, w))(x, w)
+def test_the_fused_product_and_its_gradients(batch: int, transposed: bool) -> None:
+    matrix = (5, 7) if transposed else (7, 5)
+    x, w, d = (jax.random.normal(k, s) for k, s in zip(KEYS, [(batch, 7), matrix, (batch, 5)], strict=True))
+    wanted, back = jax.vjp(lambda x, w: x @ (w.T if transposed else w), x, w)
+    got, mine = jax.jit(lambda x, w: jax.vjp(partial(fused, transposed), x, w))(x, w)
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
     for a, b in zip(mine(d), back(d), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_nan_stays_nan_through_the_fused_product() -> None:
-    _, back = jax.vjp(fused, jnp.ones((2, 3)), jnp.ones((3, 4)))
+    _, back = jax.vjp(partial(fused, False), jnp.ones((2, 3)), jnp.ones((3, 4)))
     dx, dw = back(jnp.full((2, 4), jnp.nan))
     assert jnp.isnan(dx).all()
     assert jnp.isnan(dw).all()

@@ -1,0 +1,149 @@
+"""From Flax: a Linen module, or an NNX one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.errors import ArgumentError, require
+from fedloom.tasks.forms import fast
+from fedloom.tasks.inputs import seen
+from fedloom.tasks.objective import supervised
+from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
+from fedloom.trees import flatten, unflatten
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Key, PyTree
+
+    from fedloom.tasks.inputs import Inputs
+    from fedloom.tasks.objective import Losses, Objective
+
+TRAINS, RESTS = ("train", "training", "is_training"), ("deterministic", "eval")
+"""What the argument is called that tells a Linen module to train, or not to."""
+
+
+def from_flax(
+    module: Any,
+    loss: str | Objective | Losses = "cross_entropy",
+    *,
+    inputs: Inputs = None,
+    like: Any = None,
+    metrics: Mapping[str, Losses] | None = None,
+    name: str | None = None,
+) -> Task:
+    """A task from a Flax module.
+
+    A Linen module is initialised from the run's seed. An NNX module begins with the weights that it has, and
+    ``task.give_back(run.variables)`` is the module itself with the trained ones; for Linen it is the dictionary of
+    variables. Whether a Linen module trains is told by its argument ``train``, ``training`` or ``deterministic``.
+
+    Arguments:
+        module: the model; its outputs are logits, not probabilities.
+        loss, metrics: what outputs are judged by; see :func:`fedloom.tasks.objective`.
+        inputs: the shape of an example that the module wants, or a function from the column x to what it wants.
+        like: for Linen with a function as inputs, an example of the column x.
+        name: what it is called in tables; by default as its class.
+    """
+    flax = library("flax", "flax")
+    library("flax.linen", "flax")
+    nnx = library("flax.nnx", "flax")
+    look = seen(inputs, tokens=loss == "next_token")
+    called = name or type(module).__name__
+    if isinstance(module, flax.linen.Module):
+        init, forward, give_back = _linen(module, _example(inputs, like, look))
+    else:
+        require(isinstance(module, nnx.Module), "module", "a flax.linen.Module or flax.nnx.Module", module)
+        init, forward, give_back = _nnx(module)
+    quick = fast(forward)
+
+    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
+        return quick(variables.params, variables.state, look(x), key)
+
+    return supervised(called, init, apply, loss, metrics=metrics, give_back=give_back)
+
+
+def _example(inputs: Inputs, like: Any, look: Callable[[Array], Array]) -> Array:
+    """A batch of one, as the module sees it."""
+    if like is None and not isinstance(inputs, tuple):
+        raise ArgumentError("inputs", "the shape of an example, from which a Linen module takes its own", inputs)
+    return look(jnp.zeros((1, *inputs)) if isinstance(inputs, tuple) else jnp.asarray(like)[None])
+
+
+def _linen(module: Any, example: Array) -> tuple[Callable[..., Any], ...]:
+    taken = inspect.signature(type(module).__call__).parameters
+    known = {t: True for t in TRAINS if t in taken} | {r: False for r in RESTS if r in taken}
+
+    def told(training: bool) -> dict[str, bool]:
+        return {word: yes == training for word, yes in known.items()}
+
+    def init(key: Key[Array, ""]) -> Variables:
+        first, second = jax.random.split(key)
+        found = dict(module.init({"params": first, "dropout": second}, example, **told(False)))
+        return Variables(found.pop("params"), found)
+
+    def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
+        if key is None:
+            return module.apply({"params": params, **state}, x, **told(False)), state
+        draws = {"dropout": key}
+        if not state:
+            return module.apply({"params": params}, x, rngs=draws, **told(True)), state
+        found, changed = module.apply({"params": params, **state}, x, rngs=draws, mutable=list(state), **told(True))
+        return found, {**state, **changed}
+
+    return init, forward, lambda variables: {"params": variables.params, **variables.state}
+
+
+def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
+    nnx = library("flax.nnx", "flax")
+    plan, learnt, draws, kept = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    params, others = nnx.to_pure_dict(learnt), nnx.to_pure_dict(kept)
+    whole = flatten(others)
+    types = {n: jax.dtypes.canonicalize_dtype(a.dtype) for n, a in whole.items()}
+    begun = jax.tree.map(np.asarray, params), whole_as_float(whole)
+    shapes = {n: a.shape for n, a in flatten(Variables(*begun)).items()}
+
+    def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
+        return Variables(*jax.tree.map(jnp.asarray, begun))
+
+    def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
+        now = unflatten(others, as_before(state, types))
+        seeded = _drawn(nnx.to_pure_dict(draws), jax.random.key(0) if key is None else key)
+        parts = (learnt, params), (draws, seeded), (kept, now)
+        model = nnx.merge(plan, *(_filled(nnx, part, values) for part, values in parts))
+        if key is None:
+            model.eval()
+            return model(x), state
+        model.train()
+        found = model(x)
+        after = nnx.to_pure_dict(nnx.split(model, nnx.Param, nnx.RngState, ...)[3])
+        return found, whole_as_float(dict(zip(state, jax.tree.leaves(after), strict=True)))
+
+    def give_back(variables: Variables) -> Any:
+        found = trained(variables, shapes)
+        mine = unflatten(Variables(*begun), found)
+        nnx.update(module, _filled(nnx, learnt, mine.params))
+        nnx.update(module, _filled(nnx, kept, unflatten(others, as_before(mine.state, types))))
+        return module
+
+    return init, forward, give_back
+
+
+def _drawn(draws: PyTree, key: Key[Array, ""]) -> PyTree:
+    """The sources of random numbers of a module, begun anew from a key."""
+    leaves, shape = jax.tree.flatten(draws)
+    is_key = lambda a: jnp.issubdtype(a.dtype, jax.dtypes.prng_key)  # noqa: E731
+    fresh = [jax.random.fold_in(key, i) if is_key(a) else jnp.zeros_like(a) for i, a in enumerate(leaves)]
+    return jax.tree.unflatten(shape, fresh)
+
+
+def _filled(nnx: Any, state: Any, values: PyTree) -> Any:
+    """A state of a module with other values."""
+    fresh = jax.tree.map(lambda a: a, state)
+    nnx.replace_by_pure_dict(fresh, values)
+    return fresh

@@ -1,0 +1,60 @@
+"""From a function: any model that is a pure function of JAX arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedloom.tasks.forms import fast
+from fedloom.tasks.inputs import seen
+from fedloom.tasks.objective import supervised
+from fedloom.tasks.task import Task, Variables
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Key, PyTree
+
+    from fedloom.tasks.inputs import Inputs
+    from fedloom.tasks.objective import Losses, Objective
+
+
+def from_function(
+    init: Callable[[Key[Array, ""]], Any],
+    apply: Callable[..., Any],
+    loss: str | Objective | Losses = "cross_entropy",
+    *,
+    metrics: Mapping[str, Losses] | None = None,
+    inputs: Inputs = None,
+    stateful: bool = False,
+    name: str = "function",
+) -> Task:
+    """A task from a model that is two functions.
+
+    Arguments:
+        init: random key → parameters, any tree of arrays.
+        apply: (parameters, x) → outputs.
+        loss, metrics: what outputs are judged by; see :func:`fedloom.tasks.objective`.
+        inputs: the shape of an example that the model wants, or a function from the column x to what it wants.
+        stateful: whether init gives (parameters, state), and apply is (parameters, state, x, key) → (outputs, new
+            state), the key ``None`` where nothing is trained: for batch norm, dropout and the like.
+        name: what it is called in tables.
+
+    >>> import jax, jax.numpy as jnp
+    >>> linear = from_function(lambda key: {"w": jnp.zeros(3)}, lambda p, x: x @ p["w"], loss="squared_error")
+    >>> linear.outputs(linear.init(jax.random.key(0)), jnp.ones((2, 3))).tolist()
+    [0.0, 0.0]
+    """
+    look = seen(inputs, tokens=loss == "next_token")
+
+    def begin(key: Key[Array, ""]) -> Variables:
+        return Variables(*init(key)) if stateful else Variables(init(key), {})
+
+    def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
+        return apply(params, state, x, key) if stateful else (apply(params, x), state)
+
+    quick = fast(forward)
+
+    def applied(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
+        return quick(variables.params, variables.state, look(x), key)
+
+    back = lambda variables: (variables.params, variables.state) if stateful else variables.params  # noqa: E731
+    return supervised(name, begin, applied, loss, metrics=metrics, give_back=back)

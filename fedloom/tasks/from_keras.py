@@ -1,0 +1,117 @@
+"""From Keras: any Keras 3 model on its JAX backend: sequential, functional or subclassed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.errors import require
+from fedloom.tasks.forms import fast
+from fedloom.tasks.inputs import seen
+from fedloom.tasks.objective import supervised
+from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Key, PyTree
+
+    from fedloom.tasks.inputs import Inputs
+    from fedloom.tasks.objective import Losses, Objective
+
+SEED = "seed_generator_state"  # what a Keras layer that draws random numbers calls its variable
+
+
+def from_keras(
+    model: Any,
+    loss: str | Objective | Losses = "cross_entropy",
+    *,
+    metrics: Mapping[str, Losses] | None = None,
+    inputs: Inputs = None,
+    name: str | None = None,
+) -> Task:
+    """A task from a Keras model, which begins with the weights that the model has.
+
+    Its layers' own penalties (weight decay) count; its dropout draws from the run's seed; the statistics of batch norm
+    are averaged, or kept by each client with :func:`fedloom.fedbn`. ``task.give_back(run.variables)`` is the model
+    itself with the trained weights, to be used and saved as any other.
+
+    Arguments:
+        model: a built model on the JAX backend (``KERAS_BACKEND=jax``); its outputs are logits, not probabilities.
+        loss, metrics: what outputs are judged by; see :func:`fedloom.tasks.objective`.
+        inputs: the shape of an example that the model wants (by default what it says itself), or a function from the
+            column x to what it wants.
+        name: what it is called in tables; by default as the model.
+    """
+    keras = library("keras", "keras")
+    backend = keras.backend.backend()
+    other = "on the JAX backend: set KERAS_BACKEND=jax before keras is imported, or train it as it is (KerasClient)"
+    require(backend == "jax", "model", other, backend)
+    require(isinstance(model, keras.Model), "model", "a keras.Model", model)
+    require(model.built, "model", "built: give it an Input, or call it once on a batch", model.name)
+    learnt, rest = model.trainable_variables, model.non_trainable_variables
+    kept = [v for v in rest if v.path.split("/")[-1] != SEED]  # the others draw random numbers
+    names, others = called(learnt), called(kept)
+    slots = {id(v): n for n, v in zip(others, kept, strict=True)}
+    params = dict(zip(names, map(np.asarray, learnt), strict=True))
+    state = whole_as_float(dict(zip(others, map(np.asarray, kept), strict=True)))
+    types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in zip(others, kept, strict=True)}
+    shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
+    whole = loss == "next_token" or _wants_whole(model)
+    look = seen(inputs if inputs is not None else _shape(model), tokens=whole)
+
+    def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
+        return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
+
+    def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
+        seed, many = jax.random.key(0) if key is None else key, len(rest) - len(kept)
+        seeds, now = iter(jax.random.bits(seed, (many, 2), jnp.uint32)), as_before(state, types)
+        given = [now[slots[id(v)]] if id(v) in slots else next(seeds) for v in rest]
+        outputs, after, penalties = model.stateless_call(
+            [params[n] for n in names], given, x, training=key is not None, return_losses=True
+        )
+        fresh = {slots[id(v)]: a for v, a in zip(rest, after, strict=True) if id(v) in slots}
+        return (outputs, sum(penalties, jnp.float32(0))), whole_as_float(fresh)
+
+    quick = fast(forward)
+
+    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
+        return quick(variables.params, variables.state, look(x), key)
+
+    def give_back(variables: Variables) -> Any:
+        found = trained(variables, shapes)
+        for n, v in zip(names, learnt, strict=True):
+            v.assign(found[f"params.{n}"])
+        for n, v in zip(others, kept, strict=True):
+            v.assign(as_before({n: found[f"state.{n}"]}, types)[n])
+        return model
+
+    return supervised(
+        name or model.name, init, apply, loss, metrics=metrics, give_back=give_back, extra=lambda found: found
+    )
+
+
+def called(variables: Sequence[Any]) -> list[str]:
+    """The dotted names of a model's variables: their layers' names, and what they are in them."""
+    names = [".".join(v.path.split("/")[1:]) or v.path for v in variables]
+    if len(set(names)) < len(names):
+        names = [f"{i}.{n}" for i, n in enumerate(names)]
+    return names
+
+
+def _shape(model: Any) -> tuple[int, ...] | None:
+    """The shape of an example that a model with one input wants, if it says it whole."""
+    shape = getattr(model, "input_shape", None)
+    if not isinstance(shape, tuple) or any(isinstance(n, tuple | list) for n in shape) or None in shape[1:]:
+        return None
+    return shape[1:]
+
+
+def _wants_whole(model: Any) -> bool:
+    """Whether a model says that its input is whole numbers, or looks them up in a table at once."""
+    given = getattr(model, "inputs", None) or []
+    first = next((layer for layer in model.layers if type(layer).__name__ != "InputLayer"), None)
+    return any("int" in str(i.dtype) for i in given) or type(first).__name__ == "Embedding"

@@ -1,0 +1,151 @@
+"""From PyTorch: an ordinary ``nn.Module``, compiled by way of torchax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.errors import ArgumentError, require
+from fedloom.tasks.forms import fast
+from fedloom.tasks.inputs import seen
+from fedloom.tasks.objective import supervised
+from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Key, PyTree
+
+    from fedloom.tasks.inputs import Inputs
+    from fedloom.tasks.objective import Losses, Objective
+
+
+def from_torch(
+    module: Any,
+    loss: str | Objective | Losses = "cross_entropy",
+    *,
+    metrics: Mapping[str, Losses] | None = None,
+    inputs: Inputs = None,
+    name: str | None = None,
+) -> Task:
+    """A task from a PyTorch module, which begins with the weights that the module has.
+
+    Parameters that require no gradient stay as they are; dropout draws from the run's seed; the statistics of batch
+    norm are averaged, or kept by each client with :func:`fedloom.fedbn`. ``task.give_back(run.variables)`` is the
+    module itself with the trained weights, whose ``state_dict()`` can be saved as any other.
+
+    Arguments:
+        module: the model; its outputs are logits, not probabilities.
+        loss, metrics: what outputs are judged by; see :func:`fedloom.tasks.objective`.
+        inputs: the shape of an example that the module wants, such as ``(1, 28, 28)`` (colours come first), or a
+            function from the column x to what it wants.
+        name: what it is called in tables; by default as its class.
+    """
+    torch = library("torch", "torch")
+    library("torchax", "torch")
+    require(isinstance(module, torch.nn.Module), "module", "a torch.nn.Module", module)
+    learnt = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    frozen = {n: p for n, p in module.named_parameters() if not p.requires_grad}
+    require(len(learnt) > 0, "module", "one with parameters that require a gradient", type(module).__name__)
+    kept = {**frozen, **dict(module.named_buffers())}
+    params, buffers = _numbers(learnt), _numbers(kept)
+    types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in buffers.items()}
+    state = whole_as_float(buffers)
+    shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
+    look = seen(inputs, tokens=loss == "next_token", channels_first=True)
+
+    def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
+        return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
+
+    def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
+        tensor, world = library("torchax.tensor", "torch"), _world()
+        with _mode(module, key is not None), world, _drawing(world, key):
+            wrap = lambda a: tensor.Tensor(jnp.asarray(a), world)  # noqa: E731
+            given = {n: wrap(a) for n, a in params.items()}
+            aside = {n: wrap(a) for n, a in as_before(state, types).items()}
+            try:
+                found = torch.func.functional_call(module, {**given, **aside}, (wrap(x),))
+            except tensor.OperatorNotFound as error:
+                need = "made of operations that can be compiled, or trained as it is (TorchClient)"
+                raise ArgumentError("module", need, str(error)) from error
+            outputs = jax.tree.map(lambda t: t.jax(), found, is_leaf=lambda t: hasattr(t, "jax"))
+            fresh = {n: t.jax() for n, t in aside.items()}
+        return outputs, whole_as_float(fresh)
+
+    quick = fast(forward)
+
+    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
+        return quick(variables.params, variables.state, look(x), key)
+
+    def give_back(variables: Variables) -> Any:
+        found = trained(variables, shapes)
+        with torch.no_grad():
+            for n, p in learnt.items():
+                p.copy_(torch.from_numpy(np.array(found[f"params.{n}"])))
+            for n, b in kept.items():
+                b.copy_(torch.from_numpy(np.array(as_before({n: found[f"state.{n}"]}, types)[n])))
+        return module
+
+    return supervised(name or type(module).__name__, init, apply, loss, metrics=metrics, give_back=give_back)
+
+
+def _numbers(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {n: np.array(t.detach().cpu().numpy()) for n, t in tensors.items()}
+
+
+@cache
+def _world() -> Any:
+    """Where torchax's tensors live, apart from a user's own: batch norm moves its running statistics there."""
+    torch, tensor = library("torch", "torch"), library("torchax.tensor", "torch")
+    world = tensor.Environment()
+
+    def batch_norm(
+        x: Any,
+        mean: Any,
+        variance: Any,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Any:
+        """As PyTorch's: it normalises by the variance, and remembers the unbiased variance."""
+        axes = [0, *range(2, x.ndim)]
+        shape = [1, -1] + [1] * (x.ndim - 2)
+        if training:
+            now, spread, many = x.mean(axes), x.var(axes, unbiased=False), x.numel() // x.shape[1]
+            if mean is not None:
+                mean.copy_(mean * (1 - momentum) + now * momentum)
+                variance.copy_(variance * (1 - momentum) + spread * (momentum * many / max(many - 1, 1)))
+        else:
+            now, spread = mean, variance
+        y = (x - now.reshape(shape)) * torch.rsqrt(spread.reshape(shape) + eps)
+        y = y if weight is None else y * weight.reshape(shape)
+        return y if bias is None else y + bias.reshape(shape)
+
+    world.override_op_definition(torch.nn.functional.batch_norm, batch_norm)
+    return world
+
+
+@contextmanager
+def _drawing(world: Any, key: Key[Array, ""] | None) -> Iterator[None]:
+    """Inside, random numbers come from the key."""
+    with world.override_property(prng=jax.random.key(0) if key is None else key):
+        yield
+
+
+@contextmanager
+def _mode(module: Any, training: bool) -> Iterator[None]:
+    """Inside, every part of the module that follows is in training or not; after it, each is as it was."""
+    before = {part: part.training for part in module.modules()}
+    module.train(training)
+    try:
+        yield
+    finally:
+        for part, mode in before.items():
+            part.training = mode

@@ -1,0 +1,66 @@
+"""User model: what the adapters to other libraries share."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedloom.errors import ArgumentError, MissingExtra
+from fedloom.tasks.task import Variables
+from fedloom.trees import flatten
+
+
+def library(name: str, extra: str) -> ModuleType:
+    """A library that is not always there; its absence is an error that says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(name, extra) from error
+
+
+def trained(variables: Variables, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The numbers of a trained model by their dotted names, if they are those that are wanted.
+
+    >>> trained(Variables({"w": np.zeros(3)}, {}), {"params.w": (2,)})
+    Traceback (most recent call last):
+    fedloom.errors.ArgumentError: variables must be with params.w of shape (2,), but is of shape (3,)
+    """
+    found = flatten(variables)
+    for name, shape in wanted.items():
+        if name not in found:
+            raise ArgumentError("variables", f"with {name} of shape {shape}", Told("without"))
+        if found[name].shape != tuple(shape):
+            raise ArgumentError(
+                "variables", f"with {name} of shape {tuple(shape)}", Told("of shape", found[name].shape)
+            )
+    if extra := sorted(set(found) - set(wanted)):
+        raise ArgumentError("variables", "those of this model", Told("with", ", ".join(extra[:3])))
+    return found
+
+
+class Told(str):
+    """Words that stand in an error as they are, without quotation marks."""
+
+    def __new__(cls, *words: object) -> Told:
+        """The words, with spaces between them."""
+        return super().__new__(cls, " ".join(map(str, words)))
+
+    __repr__ = str.__str__
+
+
+def whole_as_float(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """State that is averaged: whole numbers (how many batches were seen) as floating-point ones."""
+    return {name: v if v.dtype.kind == "f" else v.astype(np.float32) for name, v in values.items()}
+
+
+def as_before(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with the types they had; averages of whole numbers are rounded."""
+    return {
+        name: v if jnp.issubdtype(types[name], jnp.floating) else jnp.round(v).astype(types[name])
+        for name, v in values.items()
+    }
