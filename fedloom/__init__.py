@@ -7,7 +7,7 @@
 True
 """
 
-from fedloom import algorithms, combine, data, engines, errors, local, mixing, runs, tasks
+from fedloom import algorithms, clients, combine, data, engines, errors, local, mixing, runs, tasks
 from fedloom.algorithms import (
     Algorithm,
     ditto,
@@ -37,6 +37,7 @@ __all__ = [
     "Run",
     "Users",
     "algorithms",
+    "clients",
     "combine",
     "data",
     "ditto",

@@ -7,7 +7,8 @@ FedloomError
 ├── DataError         bad data: names the column, the row and the client where known
 ├── DivergedError     the loss became NaN or infinite: names the round and the learning rate
 ├── CheckpointError   a checkpoint that is truncated, damaged or from another run
-└── PeerError         another rank that has left or does not answer: names it and its workers
+├── PeerError         another rank that has left or does not answer: names it and its workers
+└── CrewError         workers that end again and again, or a cluster that does not answer: says what was under way
 """
 
 from collections.abc import Callable, Iterable
@@ -57,6 +58,10 @@ class CheckpointError(FedloomError, RuntimeError):
 
 class PeerError(FedloomError, RuntimeError):
     """Another rank has left, or does not answer."""
+
+
+class CrewError(FedloomError, RuntimeError):
+    """Workers that cannot be kept at work, or cannot be reached."""
 
 
 def require(holds: bool, argument: str, requirement: str, value: object) -> None:

@@ -4,8 +4,8 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "fedloom"
-PACKAGES = """errors settings progress style trees shuffle data tasks local combine mixing algorithms engines runs
-recipes cli __main__"""
+PACKAGES = """errors settings progress style trees shuffle data tasks local combine mixing algorithms clients engines
+runs recipes cli __main__"""
 ORDER = PACKAGES.split()
 
 

@@ -2,6 +2,23 @@
 
 from fedloom.engines.clock import Clock, clock
 from fedloom.engines.compiled import Compiled, compiled
+from fedloom.engines.processes import ProcessEngine, processes
 from fedloom.engines.program import Program
+from fedloom.engines.ray import RayEngine, ray
+from fedloom.engines.spread import Spreading
 
-__all__ = ["Clock", "Compiled", "Program", "clock", "compiled"]
+Engine = Compiled | Spreading
+
+__all__ = [
+    "Clock",
+    "Compiled",
+    "Engine",
+    "ProcessEngine",
+    "Program",
+    "RayEngine",
+    "Spreading",
+    "clock",
+    "compiled",
+    "processes",
+    "ray",
+]

@@ -59,6 +59,8 @@ class Compiled:
             clock: on which machines it is to be; those that are lost or late do not count.
         """
         machine.devices()
+        own = "processes or ray, since the clients have code of their own"
+        require(task.client is None, "engine", own, "compiled")
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
         sizes = data.clients["train"].size
         algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]

@@ -31,7 +31,7 @@ from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes, record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int, UInt32
+    from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
 
 T = TypeVar("T")
@@ -194,6 +194,9 @@ class Program:
         """What else there is to know of each experiment's state, by name."""
         return {}
 
+    def close(self) -> None:
+        """Let go of what it holds outside this process; nothing for most."""
+
     def users(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
         """Metric (and ``count``) → its sum over each client's examples of a part: (experiments, clients)."""
         view = self.store.view(np.arange(len(self.data)), split)
@@ -216,14 +219,32 @@ class Round:
 
     def __call__(self, state: ServerState, coming: tuple[Array, Array]) -> tuple[ServerState, Rounds]:
         """The state after it, and what it did."""
-        plan, algorithm, (clients, last) = self.plan, self.algorithm, (coming[0][:, 0], coming[1])
+        clients, last = coming[0][:, 0], coming[1]
         kept = None if state.kept is None else taken(state.kept, clients)
-        mine, keeps = work_through(
-            Cohort(self.task, plan, algorithm, self.view, state.sent, self.seeds, state.round, clients, kept=kept)
+        cohort = Cohort(
+            self.task, self.plan, self.algorithm, self.view, state.sent, self.seeds, state.round, clients, kept=kept
         )
+        return self.after(state, clients, last, kept, *work_through(cohort))
+
+    def after(
+        self,
+        state: ServerState,
+        clients: Int[Array, "X m"],
+        last: Bool[Array, ""],
+        kept: PyTree | None,
+        mine: Total,
+        keeps: PyTree,
+        read: dict[str, Array] | None = None,
+    ) -> tuple[ServerState, Rounds]:
+        """The state after a cohort's work: what was kept before it, what its replies add up to, what it keeps, and what
+        was read of its models, where others have read it.
+        """
+        plan, algorithm = self.plan, self.algorithm
         worked = Worked(algorithm.local, state.variables, kept or {}, mine.update, keeps)
         if plan.stacked:
-            mine = self.weighed(worked, mine, state.round, clients)
+            if read is None:
+                read = readings(self.task, plan, algorithm.readings, self.judged, worked, clients)
+            mine = self.weighed(mine, read, state.round, clients)
         measure = lambda view, moment: measured(self.task, plan, view, worked, clients, moment)  # noqa: E731
         see = lambda: observed(self.judged, clients, measure)  # noqa: E731
         seen = together(plan, sometimes(last, see)) if plan.observed else {}
@@ -237,14 +258,16 @@ class Round:
         norm = jax.vmap(optax.tree.norm)(mean.params)
         return jax.vmap(apply)(algorithm, state, mean, total.aside), Rounds(norm, total.computed, seen)
 
-    def weighed(self, worked: Worked, kept: Total, round: Int[Array, " X"], clients: Int[Array, "X m"]) -> Total:
+    def weighed(
+        self, kept: Total, read: dict[str, Array], round: Int[Array, " X"], clients: Int[Array, "X m"]
+    ) -> Total:
         """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
         plan, algorithm = self.plan, self.algorithm
         squares = [jnp.sum(u * u, axis=tuple(range(2, u.ndim))) for u in jax.tree.leaves(kept.update.params)]
         mine = Replies(
             jnp.where(clients >= 0, self.view.size[clients], 0).astype(jnp.float32),
             clients >= 0,
-            readings(self.task, plan, algorithm.readings, self.judged, worked, clients),
+            read,
             jnp.sum(jnp.stack(squares), axis=0),
         )
         rates = jax.vmap(lambda local, r: local.rate(r))(algorithm.local, round)

@@ -16,7 +16,7 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart, cohorts
     are large enough, and everybody has the data on which models are judged.
     """
-    algorithm, metrics = algorithm.sized(len(data)), measured(task, data)
+    algorithm, metrics = algorithm.sized(len(data)), None if task.client else measured(task, data)
     users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
@@ -27,7 +27,7 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
         kept = jax.eval_shape(algorithm.local.keeps, model)
         require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
     for need in algorithm.readings:
-        if need.metric not in metrics:
+        if metrics is not None and need.metric not in metrics:
             raise UnknownName("the metric of a weighting", need.metric, metrics)
         check_part(need, algorithm.apart, data)
 

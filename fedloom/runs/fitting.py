@@ -8,7 +8,7 @@ import numpy as np
 
 from fedloom.algorithms import fedavg
 from fedloom.data import FederatedData
-from fedloom.engines import Compiled, compiled
+from fedloom.engines import Engine, compiled
 from fedloom.errors import require
 from fedloom.local import Local
 from fedloom.runs.checks import check
@@ -24,7 +24,7 @@ def fine_tune(
     local: Local,
     *,
     seed: int = 0,
-    engine: Compiled | None = None,
+    engine: Engine | None = None,
 ) -> Users:
     """How each user does on its own test data with a given model, before and after it trains it on its own.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedloom.algorithms import Method
 from fedloom.data import FederatedData
-from fedloom.engines import Compiled, Program, compiled
+from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import DivergedError, UnknownName, require
 from fedloom.runs.checks import check
@@ -35,7 +35,7 @@ def run(
     clock: Clock | None = None,
     directory: str | Path | None = None,
     label: str | None = None,
-    engine: Compiled | None = None,
+    engine: Engine | None = None,
     watch: Watch | None = None,
 ) -> Run:
     """Run one experiment.
@@ -66,7 +66,7 @@ def run(
 
 
 def train(
-    engine: Compiled,
+    engine: Engine,
     data: FederatedData,
     task: Task,
     algorithms: Sequence[Method],
@@ -101,7 +101,10 @@ def train(
     ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
     ongoing.users = users
     ongoing.watch, ongoing.race = watch, race
-    return ongoing.run(state)
+    try:
+        return ongoing.run(state)
+    finally:
+        ongoing.program.close()
 
 
 def known(data: FederatedData, splits: Sequence[str]) -> tuple[str, ...]:

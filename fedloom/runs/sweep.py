@@ -13,7 +13,7 @@ import jax
 import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method
 from fedloom.data import FederatedData
-from fedloom.engines import Compiled, compiled
+from fedloom.engines import Engine, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import ArgumentError, UnknownName, require
 from fedloom.runs.checks import check
@@ -65,7 +65,7 @@ def sweep(
     users: bool = False,
     clock: Clock | None = None,
     directory: str | Path | None = None,
-    engine: Compiled | None = None,
+    engine: Engine | None = None,
     watch: Callable[[Sequence[str]], Watch] | None = None,
     **axes: Sequence[float],
 ) -> list[Run]:
@@ -153,7 +153,7 @@ def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def groups(
-    points: list[Point], engine: Compiled, data: FederatedData, task: Task, directory: str | Path | None
+    points: list[Point], engine: Engine, data: FederatedData, task: Task, directory: str | Path | None
 ) -> list[list[Point]]:
     """Points that run together: the same program, and the same round if they have begun before."""
 

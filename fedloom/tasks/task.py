@@ -43,6 +43,8 @@ class Task:
         outputs: (variables, inputs) → what the model gives.
         fits: (shape of an example's outputs, of its label, classes) → what the outputs should be, if they are not.
         give_back: variables → the user's own model, with them in it.
+        client: a client's examples by part → the client, which trains and judges by its own code (see
+            :mod:`fedloom.clients`); there is then nothing to compile, and loss and metrics are never called.
     """
 
     name: str
@@ -53,3 +55,4 @@ class Task:
     outputs: Callable[[Variables, Array], PyTree] | None = None
     fits: Callable[[PyTree, tuple[int, ...], int], str] | None = None
     give_back: Callable[[Variables], Any] | None = None
+    client: Callable[[dict[str, Batch]], Any] | None = None

@@ -1,0 +1,92 @@
+"""A PyTorch client: an ordinary module and an ordinary training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from fedloom.clients.client import Answer, Broadcast, Weights
+from fedloom.clients.judging import judged
+from fedloom.tasks.task import Batch
+from fedloom.tasks.user_model import library
+
+
+class TorchClient:
+    """Trains a module by PyTorch's own means.
+
+    Arguments:
+        module: the model; its parameters and floating-point buffers are what is exchanged.
+        examples: the client's, by part.
+        loss: (outputs, labels) → the mean loss; cross-entropy by default.
+        optimizer: (parameters, lr) → an optimiser, anew in each round; SGD by default.
+        inputs: from an array of the column x to what the module wants; by default pixels between 0 and 1.
+        device: where it is trained.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        examples: dict[str, Batch],
+        *,
+        loss: Callable[[Any, Any], Any] | None = None,
+        optimizer: Callable[[Any, float], Any] | None = None,
+        inputs: Callable[[np.ndarray], np.ndarray] | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.torch = torch = library("torch", "torch")
+        self.module, self.examples, self.device = deepcopy(module).to(device), examples, device
+        self.loss = loss or torch.nn.functional.cross_entropy
+        self.optimizer = optimizer or (lambda parameters, lr: torch.optim.SGD(parameters, lr))
+        self.inputs = inputs or as_float
+
+    def weights(self) -> Weights:
+        """The module's parameters and floating-point buffers."""
+        return {n: t.detach().cpu().numpy().copy() for n, t in self._tensors().items()}
+
+    def fit(self, broadcast: Broadcast) -> Answer:
+        """SGD over the batches that the broadcast says."""
+        self._load(broadcast.weights)
+        mine = self.examples["train"]
+        x, y = self._batch(mine)
+        self.torch.manual_seed(broadcast.seed)
+        optimizer = self.optimizer([p for p in self.module.parameters() if p.requires_grad], broadcast.lr)
+        self.module.train()
+        for chosen in broadcast.batches(len(y)):
+            rows = self.torch.from_numpy(np.array(chosen))
+            optimizer.zero_grad()
+            self.loss(self.module(x[rows]), y[rows]).backward()
+            optimizer.step()
+        return Answer(self.weights(), len(y))
+
+    def evaluate(self, broadcast: Broadcast, part: str) -> dict[str, float]:
+        """Loss and, where there are classes, accuracy."""
+        self._load(broadcast.weights)
+        x, y = self._batch(self.examples[part])
+        self.module.eval()
+        with self.torch.no_grad():
+            outputs = self.module(x)
+            return judged(float(self.loss(outputs, y)), outputs.cpu().numpy(), y.cpu().numpy())
+
+    def _tensors(self) -> dict[str, Any]:
+        """What is exchanged, by name."""
+        state = self.module.state_dict()
+        return {n: t for n, t in state.items() if t.is_floating_point()}
+
+    def _load(self, weights: Weights) -> None:
+        with self.torch.no_grad():
+            for n, t in self._tensors().items():
+                t.copy_(self.torch.from_numpy(np.array(weights[n])))
+
+    def _batch(self, examples: Batch) -> tuple[Any, Any]:
+        x = self.torch.from_numpy(np.array(self.inputs(examples["x"])))
+        y = self.torch.from_numpy(np.array(examples["y"]))
+        whole = y.long() if not y.is_floating_point() else y
+        return x.to(self.device), whole.to(self.device)
+
+
+def as_float(x: np.ndarray) -> np.ndarray:
+    """Pixels between 0 and 1; anything else as it is."""
+    return x.astype(np.float32) / 255 if x.dtype == np.uint8 else x

@@ -1,0 +1,210 @@
+"""Spread: rounds whose clients work elsewhere, in a crew of workers; this process adds up and takes the server's step.
+
+A cohort is cut into pieces whose number does not depend on how many workers there are. A piece's replies are added up
+where they are made, and the pieces' sums here, in their order: so neither the number of workers nor which of them did
+what, or died over it, changes a bit of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fedloom.engines.devices as machine
+from fedloom.algorithms import Algorithm, Method, ServerState
+from fedloom.data.federated import FederatedData
+from fedloom.engines.clock import Clock
+from fedloom.engines.compiled import Compiled
+from fedloom.engines.crew import Crew, Make
+from fedloom.engines.evaluate import Judge
+from fedloom.engines.keeping import enter, taken
+from fedloom.engines.lanes import Total
+from fedloom.engines.plan import Plan
+from fedloom.engines.program import Program, Round, Rounds
+from fedloom.engines.station import NativeStation, Station
+from fedloom.engines.store import View, store
+from fedloom.errors import ArgumentError, require
+from fedloom.local.sgd import Sgd
+from fedloom.tasks.task import Task
+from fedloom.trees import flatten, stack
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Int, PyTree, UInt32
+
+JUDGED = 1000  # examples that clients with code of their own judge at once
+
+
+@dataclass(frozen=True)
+class Spread(Program):
+    """A program whose clients work in a crew; made by :meth:`Spreading.program`.
+
+    Arguments:
+        crew: the workers.
+        pieces: into how many parts a cohort is cut at most.
+    """
+
+    crew: Crew | None = None
+    pieces: int = 1
+
+    def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
+        """The state some rounds later, and what those rounds did."""
+        parts = []
+        for number in range(first, first + rounds):
+            state, did = self.one(state, number, number == first + rounds - 1)
+            parts.append(did)
+        return state, jax.tree.map(lambda *a: np.stack([np.asarray(b) for b in a]), *parts)
+
+    def one(self, state: ServerState, number: int, last: bool) -> tuple[ServerState, Rounds]:
+        """The state after one more round."""
+        assert self.crew is not None
+        chosen = self.cohorts(number, 1)
+        if state.kept is not None:
+            state = replace(state, kept=machine.place(enter(state.kept, chosen), self.plan.mesh))
+        dealt = cut(chosen[0], self.steps(chosen[0]), self.pieces)
+        everyone, width = jnp.asarray(dealt.reshape(len(dealt), -1)), dealt.shape[2]
+        kept = None if state.kept is None else jax.tree.map(np.asarray, taken(state.kept, everyone))
+        own = lambda p: jax.tree.map(lambda a: a[:, p * width : (p + 1) * width], kept)  # noqa: E731
+        pieces = [(number, dealt[:, p], own(p)) for p in range(dealt.shape[1])]
+        found = self.crew.do("work", flatten(state.sent), pieces)
+        totals, keeps, read = (list(part) for part in zip(*found, strict=True))
+        given = self.algorithm, self.store.view(dealt), self.seen(dealt), state, self.seeds, dealt
+        return _after(self.task, self.plan, *given, np.bool_(last), kept, totals, keeps, read if read[0] else None)
+
+    def close(self) -> None:
+        """Let the workers go."""
+        if self.crew is not None:
+            self.crew.close()
+
+    def seen(self, dealt: np.ndarray) -> dict[str, View]:
+        """The examples on which this process judges clients."""
+        if self.task.client is not None:
+            return {}
+        parts = {need.part for need in self.algorithm.readings} | set(self.tested)
+        return {part: self.store.view(dealt, part) for part in sorted(parts)}
+
+    def evaluate(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
+        """Metric → the mean over all examples of a part, for each experiment."""
+        if self.task.client is None:
+            return super().evaluate(state, split)
+        assert self.crew is not None
+        rows = self.data.examples(split)
+        pieces = [(split, rows[start : start + JUDGED]) for start in range(0, len(rows), JUDGED)]
+        found = self.crew.do("evaluate", flatten(state.sent), pieces)
+        metrics = found[0][0]
+        sums = {name: np.array([[one[name] for one in piece] for piece in found]).sum(0) for name in metrics}
+        count = sums.pop("count")
+        return {name: value / count for name, value in sums.items()}
+
+
+def cut(cohort: Int[np.ndarray, "X m"], steps: Int[np.ndarray, "X m"], most: int) -> Int[np.ndarray, "X p c"]:
+    """A cohort in pieces of about the same work: from the longest to the shortest, dealt in turn; -1 is nobody.
+
+    >>> cut(np.array([[7, 8, 9]]), np.array([[1, 5, 3]]), most=2).tolist()
+    [[[8, 7], [9, -1]]]
+    """
+    x, m = cohort.shape
+    pieces = min(m, most)
+    width = -(-m // pieces)
+    order = np.argsort(-steps, axis=1, kind="stable")
+    filled = np.full((x, pieces * width), -1, np.int32)
+    filled[:, :m] = np.take_along_axis(cohort, order, axis=1)
+    return filled.reshape(x, width, pieces).swapaxes(1, 2)
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _after(
+    task: Task,
+    plan: Plan,
+    algorithm: Algorithm,
+    view: View,
+    judged: dict[str, View],
+    state: ServerState,
+    seeds: UInt32[Array, " X"],
+    dealt: Int[Array, "X p c"],
+    last: Bool[Array, ""],
+    kept: PyTree | None,
+    totals: list[Total],
+    keeps: list[PyTree],
+    read: list[dict[str, Array]] | None,
+) -> tuple[ServerState, Rounds]:
+    """What the server does with what the pieces of a round gave."""
+    side_by_side = lambda *a: jnp.concatenate(a, axis=1)  # noqa: E731
+    added = lambda *a: sum(a[1:], start=a[0])  # noqa: E731
+    update = jax.tree.map(side_by_side if plan.stacked else added, *[t.update for t in totals])
+    rest = jax.tree.map(added, *[(t.weight, t.aside, t.computed) for t in totals])
+    total = Total(update, *rest)
+    clients = dealt.reshape(len(dealt), -1)
+    round = Round(task, plan, algorithm, view, judged, seeds)
+    found = None if read is None else jax.tree.map(side_by_side, *read)
+    return round.after(state, clients, last, kept, total, jax.tree.map(side_by_side, *keeps), found)
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """An engine whose clients work in a crew.
+
+    Arguments:
+        workers: how many workers.
+        pieces: into how many parts a cohort is cut at most.
+        native: whether it runs only clients with code of their own.
+    """
+
+    workers: int
+    pieces: int
+    native: bool = False
+
+    def crew(self, make: Make) -> Crew:
+        """The workers, each with such a thing."""
+        raise NotImplementedError
+
+    def group(self, data: FederatedData, task: Task, algorithm: Method) -> int:  # noqa: ARG002
+        """How many experiments are best computed in one program: one."""
+        return 1
+
+    def program(
+        self,
+        data: FederatedData,
+        task: Task,
+        algorithms: Sequence[Method],
+        seeds: Sequence[int],
+        observed: bool = False,
+        clock: Clock | None = None,
+    ) -> Spread:
+        """One program for experiments that differ in numbers only and in their seeds; see :meth:`Compiled.program`."""
+        native = task.client is not None
+        require(native or not self.native, "task", "clients with code of their own (fedloom.clients.task)", task.name)
+        served = [self.checked(a, native, observed) for a in algorithms]
+        kind = NativeStation if native else Station
+        crew = self.crew(partial(kind, data, task, served, list(seeds), observed))
+        if not native:
+            plain = Compiled(devices=1).program(data, task, served, seeds, observed, clock)
+            return Spread(**{f.name: getattr(plain, f.name) for f in fields(plain)}, crew=crew, pieces=self.pieces)
+        machine.devices()
+        mesh = machine.mesh(machine.devices()[:1])
+        sizes = data.clients["train"].size
+        first = served[0]
+        rows = first.local.rows(sizes) if first.local.batch_size is not None else int(sizes.max())
+        layout = Plan(mesh, len(seeds), 1, None, False, rows, False, first.stacked, False, False)
+        kept = store(data, mesh, None)
+        stacked = machine.place(stack(served), mesh)
+        numbers, m = np.array(seeds, np.uint32), first.cohort(len(data))
+        never = Judge(task, layout, kept, 1)
+        return Spread(task, stacked, data, layout, kept, never, numbers, m, clock, crew, self.pieces)
+
+    def checked(self, algorithm: Method, native: bool, observed: bool) -> Algorithm:
+        """The same, if it can be spread."""
+        if not isinstance(algorithm, Algorithm):
+            need = "one with a server and one model for all, where clients work in other processes"
+            raise ArgumentError("algorithm", need, type(algorithm).__name__)
+        if native:
+            plain = isinstance(algorithm.local, Sgd) and algorithm.local.describe()["optimizer"] == "sgd"
+            need = "plain local training, which clients with code of their own do in their own way"
+            require(plain and algorithm.local.period is None, "algorithm", need, algorithm.local.describe())  # type: ignore[attr-defined]
+            require(not observed, "users", "left alone with clients that have code of their own", observed)
+        return algorithm

@@ -1,0 +1,199 @@
+"""Station: what a worker of a crew does: clients' local work, compiled, or by clients' own code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fedloom.engines.devices as machine
+from fedloom.algorithms import Algorithm
+from fedloom.clients.client import Broadcast, Client
+from fedloom.combine.replies import Replies
+from fedloom.data.federated import FederatedData
+from fedloom.engines.lanes import Cohort, Total, work_through
+from fedloom.engines.plan import Plan, plan
+from fedloom.engines.schedule import client_key
+from fedloom.engines.store import Store, View, store
+from fedloom.errors import CrewError
+from fedloom.local import Sent
+from fedloom.shuffle import words
+from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.trees import stack, unflatten
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int, PyTree, UInt32
+
+Found = tuple[Any, Any, dict[str, np.ndarray]]
+"""What clients' replies add up to, or all of them; what the clients keep; and what was read of their models."""
+
+
+@dataclass
+class Station:
+    """Compiles clients' local work, on one device. All arrays have a leading axis of experiments.
+
+    Arguments:
+        data, task, algorithms, seeds: of the experiments.
+        observed: whether all replies are wanted.
+    """
+
+    data: FederatedData
+    task: Task
+    algorithms: Sequence[Algorithm]
+    seeds: Sequence[int]
+    observed: bool = False
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How a piece of work is laid out."""
+        machine.devices()
+        sizes = self.data.clients["train"].size
+        slowest = max(self.algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
+        return plan(self.task, slowest, sizes, self.data.columns, len(self.seeds), devices=1, observed=self.observed)
+
+    @cached_property
+    def store(self) -> Store:
+        """The examples."""
+        return store(self.data, self.plan.mesh, None)
+
+    @cached_property
+    def algorithm(self) -> Algorithm:
+        """The experiments' algorithms, stacked."""
+        stacked: Algorithm = machine.place(stack(list(self.algorithms)), self.plan.mesh)
+        return stacked
+
+    @cached_property
+    def like(self) -> Sent:
+        """What is sent, in shapes."""
+        one = lambda a: (v := self.task.init(jax.random.key(0)), Sent(v, a.local.tells(v)))[1]  # noqa: E731
+        each = jax.eval_shape(one, self.algorithms[0])
+        sent: Sent = jax.tree.map(lambda a: jax.ShapeDtypeStruct((len(self.seeds), *a.shape), a.dtype), each)
+        return sent
+
+    def work(
+        self, sent: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], kept: PyTree | None
+    ) -> Found:
+        """Some clients' local work in a round."""
+        rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
+        told, view = unflatten(self.like, dict(sent)), self.store.view(clients)
+        total, keeps = _work(self.task, self.plan, self.algorithm, view, told, seeds, rounds, clients, kept)
+        return (*jax.tree.map(np.asarray, (total, keeps)), {})
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _work(
+    task: Task,
+    plan: Plan,
+    algorithm: Algorithm,
+    view: View,
+    sent: Sent,
+    seeds: UInt32[Array, " X"],
+    round: Int[Array, " X"],
+    clients: Int[Array, "X c"],
+    kept: PyTree | None,
+) -> tuple[Total, PyTree]:
+    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, kept=kept))
+
+
+@dataclass
+class NativeStation:
+    """Runs clients with code of their own. All arrays have a leading axis of experiments."""
+
+    data: FederatedData
+    task: Task
+    algorithms: Sequence[Algorithm]
+    seeds: Sequence[int]
+    observed: bool = False
+
+    def work(
+        self, sent: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], kept: PyTree | None
+    ) -> Found:
+        """Some clients' local work in a round."""
+        stacked = self.algorithms[0].stacked or self.observed
+        each = [self.of(sent, x, round, mine, stacked) for x, mine in enumerate(clients)]
+        totals, read = [total for total, _ in each], [found for _, found in each]
+        readings = {name: np.stack([found[name] for found in read]) for name in read[0]}
+        return jax.tree.map(lambda *a: np.stack(a), *totals), kept, readings
+
+    def of(
+        self, sent: Mapping[str, np.ndarray], x: int, round: int, clients: Int[np.ndarray, " c"], stacked: bool
+    ) -> tuple[Total, dict[str, np.ndarray]]:
+        """The same of one experiment: Σ weight · (w_k - w), or every w_k - w where weights depend on all replies."""
+        algorithm, weights = self.algorithms[x], weights_of(sent, x)
+        room = (len(clients),) if stacked else ()
+        total = {name: np.zeros(room + w.shape, w.dtype) for name, w in weights.items()}
+        weight, steps = np.float32(0), 0
+        read = {need.name: np.zeros(len(clients), np.float32) for need in algorithm.readings}
+        for slot, who in enumerate(clients.tolist()):
+            if who < 0:
+                continue
+            told, client = self.broadcast(algorithm, weights, x, round, who), self.client(who)
+            found = _checked(client.fit(told), weights, self.data.called(who))
+            n = int(self.data.clients["train"].size[who])
+            mine = np.float32(1) if stacked else _alone(algorithm, n)
+            for name, after in found.items():
+                total[name][slot if stacked else ...] += mine * (after - weights[name])
+            weight += np.float32(0) if stacked else mine
+            steps += told.epochs * -(-n // (told.batch_size or n))
+            for need in algorithm.readings:
+                model = found if need.moment == "after" else weights
+                sums = client.evaluate(replace(told, weights=model), need.part)
+                read[need.name][slot] = sums[need.metric] / sums["count"]
+        return Total(Variables(total, {}), weight, {}, np.float32(steps)), read  # type: ignore[arg-type]
+
+    def evaluate(self, sent: Mapping[str, np.ndarray], part: str, rows: np.ndarray) -> list[dict[str, float]]:
+        """Each experiment's model on some examples: sums."""
+        assert self.task.client is not None
+        client = self.task.client({part: self.columns(rows)})
+        return [client.evaluate(self.broadcast(a, weights_of(sent, x), x, 0, 0), part)
+                for x, a in enumerate(self.algorithms)]  # fmt: skip
+
+    def client(self, who: int) -> Client:
+        """A client with its examples."""
+        assert self.task.client is not None
+        parts = {part: self.columns(self.data.examples(part, who)) for part in self.data.clients}
+        made: Client = self.task.client({part: columns for part, columns in parts.items() if len(columns["y"])})
+        return made
+
+    def columns(self, rows: np.ndarray) -> Batch:
+        """Some examples."""
+        return {name: column[rows] for name, column in self.data.columns.items()}
+
+    def broadcast(
+        self, algorithm: Algorithm, weights: dict[str, np.ndarray], x: int, round: int, who: int
+    ) -> Broadcast:
+        """What a client is sent in a round."""
+        local = algorithm.local
+        key = np.asarray(words(client_key(jnp.uint32(self.seeds[x]), jnp.int32(round), jnp.int32(who)))).tolist()
+        rate = float(local.rate(jnp.int32(round)))
+        return Broadcast(weights, round, rate, int(local.epochs), local.batch_size, (key[0], key[1]))
+
+
+def weights_of(sent: Mapping[str, np.ndarray], x: int) -> dict[str, np.ndarray]:
+    """The model of an experiment, by the names that clients know."""
+    lead = "variables.params."
+    return {name.removeprefix(lead): a[x] for name, a in sent.items() if name.startswith(lead)}
+
+
+def _alone(algorithm: Algorithm, n: int) -> np.float32:
+    """The weight of the reply of a client with n examples, where it depends on nothing else."""
+    reply = Replies(jnp.full(1, n, jnp.float32), jnp.ones(1, bool), {})
+    return np.float32(algorithm.weighting.weigh(reply)[0])
+
+
+def _checked(answer: Any, weights: dict[str, np.ndarray], who: str) -> dict[str, np.ndarray]:
+    """A client's weights, if they are those it was sent, in name and shape, and finite."""
+    found: dict[str, np.ndarray] = {name: np.asarray(a) for name, a in answer.weights.items()}
+    for name, sent in weights.items():
+        mine = found.get(name)
+        if mine is None or np.shape(mine) != sent.shape:
+            told = "nothing" if mine is None else f"an array of shape {np.shape(mine)}"
+            raise CrewError(f"{who} sent back {told} for {name}, which has the shape {sent.shape}")
+        if not np.isfinite(mine).all():
+            raise CrewError(f"{who} sent back {name} with numbers that are not finite: try a smaller learning rate")
+    return {name: found[name] for name in weights}

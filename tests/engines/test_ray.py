@@ -1,0 +1,97 @@
+import os
+import signal
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from line_client import LineClient
+from quadratic import points
+
+import fedloom as fl
+from fedloom.engines.ray import connected
+from fedloom.errors import ArgumentError, CrewError
+
+ray = pytest.importorskip("ray")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+DATA = fl.data.mnist().partition(fl.partition.iid(1000))
+HOW = fl.fedavg(fraction=0.01, lr=0.1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray():
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # where actors find a client's class
+    connected(fl.engines.ray(4))
+    yield
+    ray.shutdown()
+    del os.environ["PYTHONPATH"]
+
+
+def run(engine, rounds=4, watch=None):
+    return fl.run(DATA, fl.tasks.logistic(), HOW, rounds=rounds, evaluate=["test"], engine=engine, watch=watch)
+
+
+def actors() -> list[int]:
+    """The processes of actors."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words.startswith(b"ray::Actor"):
+                found.append(int(folder.name))
+    return found
+
+
+def same(a, b) -> bool:
+    return jax.tree.all(jax.tree.map(np.array_equal, a.variables, b.variables))
+
+
+def test_the_number_of_actors_and_their_deaths_change_nothing() -> None:
+    one, compiled = run(fl.engines.ray(1)), run(fl.engines.compiled())
+    np.testing.assert_allclose(
+        one.variables.params["output"]["w"], compiled.variables.params["output"]["w"], rtol=1e-4, atol=1e-6
+    )
+    assert not actors()  # they are gone with the run
+    killed: list[int] = []
+
+    def kill(histories) -> None:
+        if len(histories[0]) % 2 == 0 and (there := actors()):
+            os.kill(there[0], signal.SIGKILL)
+            killed.append(there[0])
+
+    hurt = run(fl.engines.ray(3), watch=kill)
+    assert killed
+    assert same(hurt, one)
+    assert hurt.history.last("test_accuracy") == one.history.last("test_accuracy")
+
+
+def test_clients_with_code_of_their_own_run_on_actors_and_their_deaths_are_borne(tmp_path) -> None:
+    data = points([0.0, 1.0, 2.0, 4.0])
+    how = fl.fedavg(fraction=1.0, lr=0.5)
+    tasks = fl.clients.task(LineClient), fl.clients.task(LineClient, fatal=2.0, folder=str(tmp_path))
+    alone, hurt = (fl.run(data, t, how, rounds=2, evaluate=["test"], engine=fl.engines.ray(1)) for t in tasks)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert same(alone, hurt)
+
+
+def test_an_error_in_an_actor_is_that_error_here() -> None:
+    with pytest.raises(ArithmeticError, match="no thanks"):
+        task = fl.clients.task(LineClient, wrong="raises")
+        fl.run(points([1.0]), task, fl.fedavg(fraction=1.0), rounds=1, evaluate=["test"], engine=fl.engines.ray(1))
+
+
+def test_a_cluster_that_does_not_answer_is_an_error_soon() -> None:
+    ray.shutdown()
+    began = time.perf_counter()
+    with pytest.raises(CrewError, match=r"no Ray cluster at 127\.0\.0\.1:1:"):
+        run(fl.engines.ray(1, address="127.0.0.1:1"))
+    assert time.perf_counter() - began < 6
+    with pytest.raises(ArgumentError, match="address must be host:port, or auto"):
+        run(fl.engines.ray(1, address="somewhere"))
+    with pytest.raises(ArgumentError, match="actors must be at least 1"):
+        fl.engines.ray(0)

@@ -1,0 +1,86 @@
+import jax
+import numpy as np
+import pytest
+from quadratic import points, quadratic
+
+import fedloom as fl
+from fedloom.engines.crew import Crew
+from fedloom.engines.spread import Spreading, cut
+from fedloom.errors import ArgumentError
+from fedloom.trees import flatten
+
+VALUES = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+class Here(Crew):
+    """A crew of one, in this process."""
+
+    def __init__(self, make):
+        self.thing, self.closed, self.sizes = make(), False, []
+
+    def do(self, method, shared, pieces):
+        self.sizes.append(len(pieces))
+        return [getattr(self.thing, method)(shared, *piece) for piece in pieces]
+
+    def close(self):
+        self.closed = True
+
+
+class Alone(Spreading):
+    def crew(self, make):
+        crews.append(Here(make))
+        return crews[-1]
+
+
+crews: list[Here] = []
+
+
+def end(algorithm, engine=None, rounds=3, **options):
+    return fl.run(points(VALUES), quadratic(), algorithm, rounds=rounds, evaluate=["test"], engine=engine, **options)
+
+
+def test_a_cohort_is_cut_into_pieces_of_about_the_same_work() -> None:
+    cohort, steps = np.array([[4, 5, 6, 7, 8]]), np.array([[1, 9, 2, 8, 3]])
+    assert cut(cohort, steps, 2).tolist() == [[[5, 8, 4], [7, 6, -1]]]
+    assert cut(cohort, steps, 9).tolist() == [[[5], [7], [8], [6], [4]]]
+
+
+ALGORITHMS = {
+    "fedavg": fl.fedavg(fraction=0.7, lr=0.1, epochs=2),
+    "momentum": fl.fedavg(fraction=0.7, lr=0.1, server=fl.server("momentum")),
+    "by accuracy": fl.fedavg(fraction=1.0, lr=0.1, weighting=fl.combine.by_accuracy(on="test")),
+    "scaffold": fl.scaffold(fraction=0.7, lr=0.1),
+    "ditto": fl.ditto(0.1, fraction=0.7, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_a_crew_computes_what_one_process_does(algorithm) -> None:
+    alone, spread = end(algorithm), end(algorithm, Alone(1, pieces=2))
+    for name, a in flatten(alone.variables).items():
+        np.testing.assert_allclose(flatten(spread.variables)[name], a, rtol=1e-6)
+    for mine, theirs in zip(spread.history.rows, alone.history.rows, strict=True):
+        assert {k: v for k, v in mine.items() if k != "s"} | {"seconds": 0} == pytest.approx(
+            {**theirs, "seconds": 0}, rel=1e-5, abs=1e-6
+        )
+    assert crews[-1].closed
+    assert set(crews[-1].sizes) == {2}
+
+
+def test_users_are_observed_too() -> None:
+    alone, spread = (end(ALGORITHMS["fedavg"], engine, users=True) for engine in (None, Alone(1, pieces=3)))
+    mine, theirs = (np.argsort(run.users.last("client")) for run in (spread, alone))
+    for measure in ("before_loss", "after_loss"):
+        np.testing.assert_allclose(spread.users.last(measure)[mine], alone.users.last(measure)[theirs], rtol=1e-5)
+
+
+def test_a_run_in_a_crew_is_resumed_with_the_same_numbers(tmp_path) -> None:
+    whole = end(ALGORITHMS["scaffold"], Alone(1, pieces=2), rounds=4)
+    end(ALGORITHMS["scaffold"], Alone(1, pieces=2), rounds=2, directory=tmp_path)
+    resumed = end(ALGORITHMS["scaffold"], Alone(1, pieces=2), rounds=4, directory=tmp_path)
+    assert jax.tree.all(jax.tree.map(np.array_equal, resumed.variables, whole.variables))
+
+
+def test_what_has_no_server_cannot_be_spread() -> None:
+    with pytest.raises(ArgumentError, match="algorithm must be one with a server and one model for all"):
+        end(fl.personalised(fraction=1.0, lr=0.1), Alone(1, pieces=2))
