@@ -15,7 +15,7 @@ from fedloom.tasks.forms import fast
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
-from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
+from fedloom.tasks.user_model import as_before, library, restored, trained, whole_as_float
 from fedloom.trees import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -96,7 +96,11 @@ def _linen(module: Any, example: Array) -> tuple[Callable[..., Any], ...]:
         found, changed = module.apply({"params": params, **state}, x, rngs=draws, mutable=list(state), **told(True))
         return found, {**state, **changed}
 
-    return init, forward, lambda variables: {"params": variables.params, **variables.state}
+    def give_back(variables: Variables) -> Any:
+        mine = restored(variables, init)
+        return {"params": mine.params, **mine.state}
+
+    return init, forward, give_back
 
 
 def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
@@ -122,7 +126,7 @@ def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
         model.train()
         found = model(x)
         after = nnx.to_pure_dict(nnx.split(model, nnx.Param, nnx.RngState, ...)[3])
-        return found, whole_as_float(dict(zip(state, jax.tree.leaves(after), strict=True)))
+        return found, whole_as_float(dict(zip(whole, jax.tree.leaves(after), strict=True)))
 
     def give_back(variables: Variables) -> Any:
         found = trained(variables, shapes)

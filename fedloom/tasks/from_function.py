@@ -9,6 +9,7 @@ from fedloom.tasks.forms import fast
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.user_model import restored
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
@@ -56,5 +57,8 @@ def from_function(
     def applied(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
         return quick(variables.params, variables.state, look(x), key)
 
-    back = lambda variables: (variables.params, variables.state) if stateful else variables.params  # noqa: E731
-    return supervised(name, begin, applied, loss, metrics=metrics, give_back=back)
+    def give_back(variables: Variables) -> PyTree:
+        mine = restored(variables, begin)
+        return (mine.params, mine.state) if stateful else mine.params
+
+    return supervised(name, begin, applied, loss, metrics=metrics, give_back=give_back)

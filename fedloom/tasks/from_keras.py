@@ -54,7 +54,7 @@ def from_keras(
     require(model.built, "model", "built: give it an Input, or call it once on a batch", model.name)
     learnt, rest = model.trainable_variables, model.non_trainable_variables
     kept = [v for v in rest if v.path.split("/")[-1] != SEED]  # the others draw random numbers
-    names, others = called(learnt), called(kept)
+    names, others = (called(vs, model.name) for vs in (learnt, kept))
     slots = {id(v): n for n, v in zip(others, kept, strict=True)}
     params = dict(zip(names, map(np.asarray, learnt), strict=True))
     state = whole_as_float(dict(zip(others, map(np.asarray, kept), strict=True)))
@@ -94,9 +94,9 @@ def from_keras(
     )
 
 
-def called(variables: Sequence[Any]) -> list[str]:
+def called(variables: Sequence[Any], model: str) -> list[str]:
     """The dotted names of a model's variables: their layers' names, and what they are in them."""
-    names = [".".join(v.path.split("/")[1:]) or v.path for v in variables]
+    names = [v.path.removeprefix(f"{model}/").replace("/", ".") for v in variables]
     if len(set(names)) < len(names):
         names = [f"{i}.{n}" for i, n in enumerate(names)]
     return names

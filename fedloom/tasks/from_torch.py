@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +18,7 @@ from fedloom.tasks.forms import fast
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
-from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
+from fedloom.tasks.user_model import Told, as_before, library, trained, whole_as_float
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
@@ -57,22 +59,22 @@ def from_torch(
     types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in buffers.items()}
     state = whole_as_float(buffers)
     shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
-    look = seen(inputs, tokens=loss == "next_token", channels_first=True)
+    look = seen(inputs, tokens=loss == "next_token" or _wants_whole(module), channels_first=True)
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
         return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
 
     def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
         tensor, world = library("torchax.tensor", "torch"), _world()
-        with _mode(module, key is not None), world, _drawing(world, key):
+        with _mode(module, key is not None), _inside(world, key):
             wrap = lambda a: tensor.Tensor(jnp.asarray(a), world)  # noqa: E731
             given = {n: wrap(a) for n, a in params.items()}
             aside = {n: wrap(a) for n, a in as_before(state, types).items()}
             try:
                 found = torch.func.functional_call(module, {**given, **aside}, (wrap(x),))
-            except tensor.OperatorNotFound as error:
+            except (tensor.OperatorNotFound, jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
                 need = "made of operations that can be compiled, or trained as it is (TorchClient)"
-                raise ArgumentError("module", need, str(error)) from error
+                raise ArgumentError("module", need, Told(f"not: {str(error).splitlines()[0]}")) from error
             outputs = jax.tree.map(lambda t: t.jax(), found, is_leaf=lambda t: hasattr(t, "jax"))
             fresh = {n: t.jax() for n, t in aside.items()}
         return outputs, whole_as_float(fresh)
@@ -94,48 +96,70 @@ def from_torch(
     return supervised(name or type(module).__name__, init, apply, loss, metrics=metrics, give_back=give_back)
 
 
+def _wants_whole(module: Any) -> bool:
+    """Whether the first of a module's parts that has parameters looks whole numbers up in a table."""
+    parts = (part for part in module.modules() if any(True for _ in part.parameters(recurse=False)))
+    return type(next(parts)).__name__ in ("Embedding", "EmbeddingBag")
+
+
 def _numbers(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {n: np.array(t.detach().cpu().numpy()) for n, t in tensors.items()}
 
 
 @cache
 def _world() -> Any:
-    """Where torchax's tensors live, apart from a user's own: batch norm moves its running statistics there."""
+    """Where torchax's tensors live, apart from a user's own, and normalising layers move their running statistics."""
     torch, tensor = library("torch", "torch"), library("torchax.tensor", "torch")
+
     world = tensor.Environment()
+    unwrapped = world.t2j_iso
 
-    def batch_norm(
-        x: Any,
-        mean: Any,
-        variance: Any,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Any:
-        """As PyTorch's: it normalises by the variance, and remembers the unbiased variance."""
-        axes = [0, *range(2, x.ndim)]
-        shape = [1, -1] + [1] * (x.ndim - 2)
-        if training:
-            now, spread, many = x.mean(axes), x.var(axes, unbiased=False), x.numel() // x.shape[1]
-            if mean is not None:
-                mean.copy_(mean * (1 - momentum) + now * momentum)
-                variance.copy_(variance * (1 - momentum) + spread * (momentum * many / max(many - 1, 1)))
-        else:
-            now, spread = mean, variance
-        y = (x - now.reshape(shape)) * torch.rsqrt(spread.reshape(shape) + eps)
-        y = y if weight is None else y * weight.reshape(shape)
-        return y if bias is None else y + bias.reshape(shape)
+    def constant(given: Any) -> Any:
+        """As JAX's arrays; tensors of the module that are neither parameters nor buffers are constants."""
+        plain = lambda t: t if isinstance(t, tensor.Tensor | tensor.View) else world.to_xla(t)  # noqa: E731
+        return unwrapped(torch.utils._pytree.tree_map_only(torch.Tensor, plain, given))
 
-    world.override_op_definition(torch.nn.functional.batch_norm, batch_norm)
+    world.t2j_iso = constant
+    alone = lambda x, use_input_stats=True, **rest: _normalised((), x, training=use_input_stats, **rest)  # noqa: E731
+    world.override_op_definition(torch.nn.functional.batch_norm, partial(_normalised, (0,)))
+    world.override_op_definition(torch.nn.functional.instance_norm, alone)
     return world
 
 
+def _normalised(
+    over: tuple[int, ...],
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """As PyTorch's batch norm, or that of each example: it normalises by the variance, and remembers the unbiased."""
+    shape, axes = [1, -1] + [1] * (x.ndim - 2), [*over, *range(2, x.ndim)]
+    if training:
+        now, spread = x.mean(axes, keepdim=True), x.var(axes, unbiased=False, keepdim=True)
+        many = math.prod(x.shape[a] for a in axes)
+        if running_mean is not None:
+            unbiased = spread * (many / max(many - 1, 1))
+            for kept, new in ((running_mean, now), (running_var, unbiased)):
+                kept.copy_(kept * (1 - momentum) + new.mean(0).flatten() * momentum)
+    else:
+        now, spread = running_mean.reshape(shape), running_var.reshape(shape)
+    y = (x - now) * (spread + eps).rsqrt()
+    y = y if weight is None else y * weight.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
 @contextmanager
-def _drawing(world: Any, key: Key[Array, ""] | None) -> Iterator[None]:
-    """Inside, random numbers come from the key."""
-    with world.override_property(prng=jax.random.key(0) if key is None else key):
+def _inside(world: Any, key: Key[Array, ""] | None) -> Iterator[None]:
+    """Inside, operations and new tensors are JAX's, and random numbers come from the key."""
+    torch = library("torch", "torch")
+    seed = jax.random.key(0) if key is None else key
+    with warnings.catch_warnings(), world, world.override_property(prng=seed), torch.device("jax"):
+        warnings.filterwarnings("ignore", "Explicitly requested dtype")  # PyTorch's whole numbers have 64 bits
         yield
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedloom.errors import ArgumentError, choose
+from fedloom.errors import ArgumentError, choose, require
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Objective:
         loss: (outputs, batch) → the loss of each example.
         metrics: (outputs, batch) → each metric of each example and, under ``count``, what those values are out of;
             see :class:`fedloom.tasks.Task`.
-        fits: (shape of the outputs, shape of the labels, classes) → what is wrong, or nothing.
+        fits: (shape of the outputs, shape of the labels, how many classes at least) → what they should be, or nothing.
     """
 
     loss: Losses
@@ -59,7 +59,7 @@ def _classes() -> Objective:
 
     def fits(shape: PyTree, labels: tuple[int, ...], classes: int) -> str:
         right = isinstance(shape, tuple) and len(shape) == 1 and not labels
-        return "" if right and shape[0] >= classes else f"one number for each of {classes:,} classes"
+        return "" if right and shape[0] >= classes else f"one number for each {_of(classes, 'class', 'classes')}"
 
     return Objective(loss, metrics, fits)
 
@@ -116,7 +116,7 @@ def _tokens() -> Objective:
 
     def fits(shape: PyTree, labels: tuple[int, ...], classes: int) -> str:
         right = isinstance(shape, tuple) and len(shape) == 2 and shape[:1] == labels and shape[1] >= classes
-        return "" if right else f"one number for each of {classes:,} tokens at each of {labels} places"
+        return "" if right else f"one number for each {_of(classes, 'token', 'tokens')} at each of {labels} places"
 
     return Objective(loss, metrics, fits)
 
@@ -127,6 +127,10 @@ def _one_each(kind: str) -> Callable[[PyTree, tuple[int, ...], int], str]:
         return "" if right else f"one number for each {kind}, of shape {labels}"
 
     return fits
+
+
+def _of(many: int, one: str, several: str) -> str:
+    return f"of {many:,} {several}" if many else one
 
 
 def _mean(values: Float[Array, "batch …"]) -> Float[Array, " batch"]:
@@ -173,11 +177,17 @@ but is 'hinge'
 def _own(loss: Losses) -> Objective:
     """A loss of one's own, and nothing else."""
 
-    def metrics(outputs: PyTree, batch: Batch) -> dict[str, Array]:
+    def each(outputs: PyTree, batch: Batch) -> Array:
         losses = loss(outputs, batch)
+        shape, wanted = jnp.shape(losses), (len(batch["x"]),)
+        require(shape == wanted, "loss", f"one number for each example, of shape {wanted}", shape)
+        return losses
+
+    def metrics(outputs: PyTree, batch: Batch) -> dict[str, Array]:
+        losses = each(outputs, batch)
         return {"loss": losses, "count": jnp.ones_like(losses)}
 
-    return Objective(loss, metrics)
+    return Objective(each, metrics)
 
 
 def supervised(
@@ -204,13 +214,19 @@ def supervised(
     """
     goal = objective(loss, metrics)
 
+    def fitting(outputs: PyTree, batch: Batch) -> PyTree:
+        shape = jax.tree.map(lambda a: jnp.shape(a)[1:], outputs)
+        wrong = goal.fits(shape, jnp.shape(batch["y"])[1:], 0) if "y" in batch else ""
+        require(not wrong, "outputs", wrong, shape)
+        return outputs
+
     def losses(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
         found, state = apply(variables, batch["x"], key)
         outputs, more = extra(found)
-        return goal.loss(outputs, batch) + more, state
+        return goal.loss(fitting(outputs, batch), batch) + more, state
 
     def measured(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
-        return goal.metrics(extra(apply(variables, batch["x"], None)[0])[0], batch)
+        return goal.metrics(fitting(predicted(variables, batch["x"]), batch), batch)
 
     def predicted(variables: Variables, x: Array) -> PyTree:
         return extra(apply(variables, x, None)[0])[0]

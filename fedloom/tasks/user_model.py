@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, MissingExtra
 from fedloom.tasks.task import Variables
-from fedloom.trees import flatten
+from fedloom.trees import flatten, names, unflatten
 
 
 def library(name: str, extra: str) -> ModuleType:
@@ -43,6 +44,17 @@ def trained(variables: Variables, wanted: Mapping[str, tuple[int, ...]]) -> dict
     return found
 
 
+def restored(variables: Variables, init: Callable[..., Variables]) -> Variables:
+    """A trained model in the shape in which it is begun: those that are loaded from a file are of dictionaries.
+
+    >>> restored(Variables({"0": np.ones(1)}, {}), lambda key: Variables([np.zeros(1)], {})).params
+    [Array([1.], dtype=float32)]
+    """
+    wanted = jax.eval_shape(init, jax.random.key(0))
+    shapes = {name: leaf.shape for name, leaf in zip(names(wanted), jax.tree.leaves(wanted), strict=True)}
+    return unflatten(wanted, trained(variables, shapes))
+
+
 class Told(str):
     """Words that stand in an error as they are, without quotation marks."""
 
@@ -55,7 +67,7 @@ class Told(str):
 
 def whole_as_float(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """State that is averaged: whole numbers (how many batches were seen) as floating-point ones."""
-    return {name: v if v.dtype.kind == "f" else v.astype(np.float32) for name, v in values.items()}
+    return {name: v if jnp.issubdtype(v.dtype, jnp.floating) else v.astype(np.float32) for name, v in values.items()}
 
 
 def as_before(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
