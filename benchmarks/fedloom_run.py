@@ -1,4 +1,4 @@
-"""Time fedloom: whole rounds in one program, on every core or on the GPU."""
+"""Time fedloom: whole rounds in one program, on every core or on the GPU; or spread over Ray's actors, one a core."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import jax
 import numpy as np
-from hardware import cpu
+from hardware import cores, cpu
 from measure import arguments, chosen, tell
 from workloads import CLASSES, Workload
 
@@ -28,9 +28,10 @@ def federated(workload: Workload, seed: int) -> fl.data.FederatedData:
     )
 
 
-def build(workload: Workload, seed: int, group: int | None) -> list[Program]:
+def build(workload: Workload, seed: int, group: int | None, spread: bool) -> list[Program]:
     """The workload's experiments in programs of so many each; by default of as many as the engine finds best."""
-    engine, task, data = fl.engines.compiled(), TASKS[workload.model](), federated(workload, seed)
+    engine = fl.engines.ray(cores()) if spread else fl.engines.compiled()
+    task, data = TASKS[workload.model](), federated(workload, seed)
     algorithm = fl.fedavg(
         fraction=workload.cohort / workload.clients,
         epochs=workload.epochs,
@@ -62,21 +63,24 @@ def main() -> None:
     """Time a workload."""
     parser = arguments(__doc__)
     parser.add_argument("--group", type=int, help="experiments in one program [default: as the engine chooses]")
+    parser.add_argument("--ray", action="store_true", help="spread clients over Ray's actors")
     options = parser.parse_args()
     workload, rounds = chosen(options)
-    programs = build(workload, options.seed, options.group)
+    programs = build(workload, options.seed, options.group, options.ray)
     rounds *= 1 if jax.default_backend() == "cpu" else GPU
     chunk = max(1, rounds // TIMINGS)
     stamps, steps, computed = run(programs, chunk, -(-rounds // chunk))
+    for program in programs:
+        program.close()
     mesh = programs[0].plan.mesh
     first = mesh.devices.flat[0]
     tell(
-        "fedloom",
+        "fedloom-ray" if options.ray else "fedloom",
         workload,
         stamps,
         steps,
-        packages=["fedloom", "jax", "jaxlib"],
-        processes=mesh.size,
+        packages=["fedloom", "jax", "jaxlib", *(["ray"] if options.ray else [])],
+        processes=cores() if options.ray else mesh.size,
         device=cpu() if first.platform == "cpu" else first.device_kind,
         warmup=1,
         rounds=chunk,

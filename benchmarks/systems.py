@@ -37,6 +37,7 @@ class System:
 
 SYSTEMS = {
     OURS: System(("fedloom_run.py",), gpu=()),
+    "fedloom-ray": System(("fedloom_run.py", "--ray")),
     "loop": System(("loop.py",), "torch", gpu=("--device", "cuda")),
     "loop-parallel": System(("loop.py", "--processes", str(cores())), "torch"),
     "flower": System(("flower.py",), "flower"),

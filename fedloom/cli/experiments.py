@@ -28,7 +28,6 @@ from fedloom.cli.shared import (
     with_fields,
 )
 from fedloom.data import FederatedData, picture
-from fedloom.engines import compiled
 from fedloom.engines.peers import SHOWN
 from fedloom.errors import CheckpointError, FedloomError, require
 from fedloom.mixing import Gossip, Graph
@@ -172,7 +171,8 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
     with report.live(errors, experiment.stop(), manner.shows) as watch:
         runs = sweep(data, task, algorithm, seeds=seeds, directory=folder, evaluate=experiment.splits, watch=watch,
-                     users=experiment.users == "yes", clock=experiment.build_clock(), **rules, **axes)  # fmt: skip
+                     users=experiment.users == "yes", clock=experiment.build_clock(), engine=experiment.build_engine(),
+                     **rules, **axes)  # fmt: skip
     plot([(r.label, r.history) for r in runs], target=experiment.target, file=folder / FIGURE)
     table = report.comparison(runs, experiment.target)
     tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
@@ -262,9 +262,9 @@ def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: M
     stop = experiment.stop()
     settings = experiment.settings()
     label = f"{experiment.model}, {data.name}"
+    engine = experiment.build_engine()
     with report.live(errors, stop, manner.shows) as watch:
-        [run] = train(compiled(), data, task, [algorithm], [experiment.seed], settings, [folder], [label],
-                      watch([label]))  # fmt: skip
+        [run] = train(engine, data, task, [algorithm], [experiment.seed], settings, [folder], [label], watch([label]))
     return run
 
 

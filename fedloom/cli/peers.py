@@ -61,6 +61,7 @@ def peers_command(
     def write() -> Order:
         choose("selection", selection, SELECTIONS)
         experiment, delays = described(file, fields), tuple(checked_delays(delay))
+        experiment.leave_alone("engine", "over MPI, where every rank computes on its own")
         folder = out or fresh_folder(f"{experiment.model}-{short(experiment.data)}-{here.size}-ranks")
         known = folder / EXPERIMENT
         if known.exists() and Experiment.read(known).replace(rounds=1) != experiment.replace(rounds=1):

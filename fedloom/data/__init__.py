@@ -5,7 +5,7 @@ from fedloom.data.dataset import Dataset
 from fedloom.data.description import Description, describe
 from fedloom.data.federated import FederatedData, Ranges
 from fedloom.data.picture import picture
-from fedloom.data.sources.arrays import hdf5, npz
+from fedloom.data.sources.arrays import from_arrays, hdf5, npz
 from fedloom.data.sources.cifar10 import cifar10
 from fedloom.data.sources.csv import csv
 from fedloom.data.sources.emnist import emnist
@@ -29,6 +29,7 @@ __all__ = [
     "emnist",
     "fashion_mnist",
     "frame",
+    "from_arrays",
     "hdf5",
     "hugging_face",
     "images",

@@ -36,6 +36,19 @@ def labels(values: Any, name: str) -> np.ndarray:
     return array.astype(np.int32)
 
 
+def targets(values: Any, name: str) -> np.ndarray:
+    """Numbers to be predicted, one or several a row."""
+    array = _array(values, name)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold numbers, all rows of one shape, but is of type {array.dtype}")
+    wrong = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    if wrong.any():
+        raise DataError(
+            f"{name} must hold finite numbers, but row {int(np.argmax(wrong))} is {array[np.argmax(wrong)]}"
+        )
+    return array.astype(np.float32)
+
+
 def user_ids(values: Any, name: str) -> np.ndarray:
     """Who made each example, as whole numbers where they are such, else as texts."""
     array = _single(values, name)

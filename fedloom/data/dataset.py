@@ -31,7 +31,7 @@ class Dataset:
     Arguments:
         name: what it is called in tables.
         columns: ``x`` and ``y``, one row an example; the rows of one user in the order in which they were made.
-        classes: how many classes the labels ``y`` count.
+        classes: how many classes the labels ``y`` count; 1 where they are numbers to be predicted.
         train, validation, test: example numbers.
         users: who made each example, as a number below ``len(user_names)``; ``None`` where nobody knows.
         user_names, class_names: what they are called; class names may be left empty.
@@ -166,7 +166,7 @@ class Dataset:
 
     def _examples(self) -> Examples:
         y, users = self.columns["y"], self.users
-        labels = y[self.train] if y.ndim == 1 else None
+        labels = y[self.train] if y.ndim == 1 and y.dtype.kind != "f" else None
         whose = users[self.train] if users is not None else None
         return Examples(labels, self.classes, whose, self.user_names, len(self.train))
 

@@ -80,7 +80,7 @@ def describe(data: FederatedData) -> Description:
     train = data.clients["train"]
     x, y = data.columns["x"], data.columns["y"]
     counts = None
-    if y.ndim == 1:
+    if y.ndim == 1 and y.dtype.kind != "f":
         cells = train.owner.astype(np.int64) * data.classes + y[train.rows(data.index)].astype(np.int64)
         counts = np.bincount(cells, minlength=len(data) * data.classes).reshape(len(data), data.classes)
     parts = {}

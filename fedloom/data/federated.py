@@ -49,7 +49,7 @@ class FederatedData:
 
     Arguments:
         columns: ``x`` and ``y``, one row an example; whatever type the source has (images stay ``uint8``).
-        classes: how many classes the labels ``y`` count.
+        classes: how many classes the labels ``y`` count; 1 where they are numbers to be predicted.
         index: example numbers, each client's together.
         clients: the part's name (``train``, ``validation``, ``test``) → the range of ``index`` of every client.
         central: parts that no client owns, as example numbers: the usual test set, a hold-out.
@@ -166,7 +166,7 @@ class FederatedData:
     def _check_values(self) -> None:
         y = self.columns["y"]
         lowest = 0 if y.ndim == 1 else -1  # a sequence shorter than the others is padded with labels of -1
-        if y.size and (y.min() < lowest or y.max() >= self.classes):
+        if y.size and y.dtype.kind != "f" and (y.min() < lowest or y.max() >= self.classes):
             row, *place = (int(i[0]) for i in np.nonzero((y < lowest) | (y >= self.classes)))
             raise DataError(
                 f"label {y[row, *place]} in row {row} of column y ({self._owner(row)}) is out of range: "
@@ -197,7 +197,9 @@ class FederatedData:
 
 
 def check_columns(name: str, columns: dict[str, np.ndarray], classes: int) -> None:
-    """Raise a :class:`DataError` unless there are x and y, arrays of one length, and y counts classes."""
+    """Raise a :class:`DataError` unless there are x and y, arrays of one length, and y counts classes or is numbers to
+    be predicted.
+    """
     whole("classes", classes, 1)
     for wanted in ("x", "y"):
         column = columns.get(wanted)
@@ -208,8 +210,11 @@ def check_columns(name: str, columns: dict[str, np.ndarray], classes: int) -> No
     lengths = {column: len(values) for column, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns of {name} differ in length: {lengths}")
-    if columns["y"].dtype.kind not in "iu":
-        raise DataError(f"the labels y of {name} must be class numbers, whole and from 0, but are {told(columns['y'])}")
+    if columns["y"].dtype.kind not in "iuf":
+        raise DataError(
+            f"the labels y of {name} must be class numbers, whole and from 0, or numbers to be predicted, but are "
+            f"{told(columns['y'])}"
+        )
 
 
 def check_rows(name: str, parts: dict[str, np.ndarray], n: int) -> None:

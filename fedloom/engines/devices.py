@@ -32,10 +32,13 @@ def cores() -> int:
 def devices() -> tuple[jax.Device, ...]:
     """The devices to compute on: every accelerator, or every CPU core as a device of its own.
 
-    One single-threaded lane a core beats one lane over all cores, so each core is shown to JAX as a device. JAX takes
-    that setting only before its first computation; when it comes too late fedloom says so and uses one core's worth.
+    One single-threaded lane a core beats one lane over all cores, so each core is shown to JAX as a device, unless the
+    user has said how many (``jax_num_cpu_devices``). JAX takes that setting only before its first computation; when it
+    comes too late fedloom says so and uses one core's worth.
     """
     _remember_compilations()
+    if jax.config.values["jax_num_cpu_devices"] >= 0:
+        return tuple(jax.devices())
     try:
         jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:

@@ -33,6 +33,7 @@ from fedloom.algorithms import (
 )
 from fedloom.combine import Weighting, excluding
 from fedloom.data import FederatedData
+from fedloom.engines import Engine, compiled, ray
 from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
@@ -136,6 +137,10 @@ class Experiment:
     evaluate: str = about("parts of the data to evaluate, comma-separated", "train,test", group="Running")
     users: str = about("yes: measure a round's clients before and after their work", "no", group="Running")
     seed: int = about("seed of everything random in the run", 0, group="Running")
+    engine: str = about("where it is computed: compiled, in this process, or ray", "compiled", group="Engine")
+    actors: int | None = about("how many actors, with ray", None, missing="cores", group="Engine")
+    address: str | None = about("host:port of a Ray cluster, or auto", None, missing="this machine", group="Engine")
+    pieces: int = about("parts into which a round's clients are cut at most, with ray", 16, group="Engine")
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -150,6 +155,7 @@ class Experiment:
             ("unreadable", "error skip"),
             ("pool", "no yes"),
             ("users", "no yes"),
+            ("engine", "compiled ray"),
         ):
             choose(name, getattr(self, name), dict.fromkeys(choices.split()))
         require(self.every >= 1, "every", "at least 1", self.every)
@@ -165,6 +171,11 @@ class Experiment:
         self._check_used()
         self.build_algorithm()
         self.build_clock()
+        if self.engine == "compiled":
+            for name in ("actors", "address", "pieces"):
+                self.leave_alone(name, "with the engine compiled, which has none")
+        require(self.actors is None or self.actors >= 1, "actors", "at least 1", self.actors)
+        require(self.pieces >= 1, "pieces", "at least 1", self.pieces)
         self.stop()
 
     def _check_used(self) -> None:
@@ -291,6 +302,12 @@ class Experiment:
             server_bandwidth=most if self.server_bandwidth is None else self.server_bandwidth, lost=self.lost,
             deadline=self.deadline, seed=self.data_seed,
         )  # fmt: skip
+
+    def build_engine(self) -> Engine:
+        """Where it is computed."""
+        if self.engine == "compiled":
+            return compiled()
+        return ray(self.actors, address=self.address, pieces=self.pieces)
 
     def settings(self) -> Settings:
         """How it is run."""

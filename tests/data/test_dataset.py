@@ -139,7 +139,7 @@ GOOD = {"x": np.zeros((N, 2), np.float32), "y": np.arange(N) % 3}
         ({"train": np.zeros(3, int)}, "train of toy has an example that is there twice"),
         ({"train": np.arange(-1, 5)}, "train of toy names examples -1 to 4, but there are 0 to 11"),
         ({"test": np.arange(3)}, "test of toy has an example that is there twice, or in another part too"),
-        ({"columns": {**GOOD, "y": GOOD["y"] + 0.5}}, "the labels y of toy must be class numbers, .* float64"),
+        ({"columns": {**GOOD, "y": GOOD["y"].astype("U1")}}, "the labels y of toy must be class numbers, .* <U1"),
         ({"columns": {**GOOD, "y": [0] * N}}, "toy must have a column y, .* but has list"),
         ({"columns": {"y": GOOD["y"]}}, "toy must have a column x, .* but has NoneType"),
         ({"columns": {**GOOD, "y": GOOD["y"][:5]}}, "the columns of toy differ in length"),

@@ -34,3 +34,24 @@ print([str(w.message) for w in caught])
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "before fedloom could ask for 7" in out
+
+
+def test_one_and_eight_devices_give_the_same_model() -> None:
+    """Virtual ones, of this machine's cores; clients' work is added up in another order, so to rounding."""
+    code = """
+import jax
+jax.config.update("jax_num_cpu_devices", 8)
+import fedloom as fl, numpy as np
+data = fl.data.mnist().partition(fl.partition.iid(2000))
+how = fl.fedavg(fraction=0.01, lr=0.1)
+runs = [fl.run(data, fl.tasks.logistic(), how, rounds=2, evaluate=["test"], engine=fl.engines.compiled(devices=n))
+        for n in (1, 8)]
+one, eight = (run.variables.params["output"]["w"] for run in runs)
+print(len(jax.devices()), float(np.abs(one).max()), float(np.abs(one - eight).max()))
+print(runs[0].history.last("test_accuracy") == runs[1].history.last("test_accuracy"))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert out[0] == "8"
+    assert float(out[1]) > 0.01
+    assert float(out[2]) < 1e-7
+    assert out[3] == "True"

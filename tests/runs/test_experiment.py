@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedloom.engines import Compiled, RayEngine
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.runs import Experiment
 from fedloom.runs.experiment import METHODS, OPTIONS
@@ -168,3 +169,14 @@ def test_numbers_of_the_clock_may_be_numbers() -> None:
     assert Experiment.from_toml("compute = 0.1\nlatency = 0.0\nbandwidth = 1e6") == Experiment(
         compute="0.1", latency="0", bandwidth="1000000")  # fmt: skip
     assert Experiment(latency="0.0").latency == "0"
+
+
+def test_the_engine_is_built_as_the_experiment_says() -> None:
+    assert isinstance(Experiment().build_engine(), Compiled)
+    engine = Experiment(engine="ray", actors=3, pieces=5, address="auto").build_engine()
+    assert isinstance(engine, RayEngine)
+    assert (engine.workers, engine.pieces, engine.address) == (3, 5, "auto")
+    with pytest.raises(ArgumentError, match="actors must be left alone with the engine compiled"):
+        Experiment(actors=3)
+    with pytest.raises(ArgumentError, match="engine must be one of compiled, ray, but is 'spark'"):
+        Experiment(engine="spark")

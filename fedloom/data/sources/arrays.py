@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.data.columns import coded, features, labels, user_ids
+from fedloom.data.columns import coded, features, labels, targets, user_ids
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find
 from fedloom.data.split.split import PARTS
@@ -68,12 +68,21 @@ def hdf5(
         return from_arrays(where.stem, found, named(x), named(y), named(user) if user else None)
 
 
-def from_arrays(name: str, arrays: Mapping[str, Any], x: str = "x", y: str = "y", user: str | None = None) -> Dataset:
+def from_arrays(
+    name: str,
+    arrays: Mapping[str, Any],
+    x: str = "x",
+    y: str = "y",
+    user: str | None = None,
+    *,
+    numbers: bool = False,
+) -> Dataset:
     """A data set from arrays by name: ``x`` and ``y``, or ``x_train``, ``y_train`` and maybe the same with
     ``_validation`` and ``_test``; where there is also ``user`` or ``users``, who made each example.
 
     Bytes in x stay bytes, all other numbers become ``float32``. Labels are whole numbers from 0, or texts, which are
-    numbered in sorted order; so are users.
+    numbered in sorted order; so are users. With ``numbers`` they are numbers to be predicted, one or several a row, or
+    0 and 1 for each of several labels.
 
     >>> from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array(["no", "yes", "no"]), "user": [7, 7, 5]})
     Dataset('toy': 3 train, 0 validation, 0 test examples of 2 users)
@@ -85,7 +94,7 @@ def from_arrays(name: str, arrays: Mapping[str, Any], x: str = "x", y: str = "y"
     xs, ys, whose = [], [], []
     for part in parts:
         xs.append(_part(arrays, x, part, features))
-        ys.append(_part(arrays, y, part, labels))
+        ys.append(_part(arrays, y, part, targets if numbers else labels))
         _check_rows(xs, x, ys[-1], y, part)
         if user is not None:
             whose.append(_part(arrays, user, part, user_ids))
@@ -110,9 +119,10 @@ def assembled(
     if not len(rows["train"]):
         raise DataError("there are no training examples: the arrays are empty")
     x = np.concatenate(list(xs.values())) if len(xs) > 1 else xs["train"]
-    columns = {"x": x, "y": everyone.astype(np.int32)}
+    predicted = everyone.dtype.kind == "f"
+    columns = {"x": x, "y": everyone if predicted else everyone.astype(np.int32)}
     user_names, owner = coded(np.concatenate(users)) if users else ((), None)
-    classes = max(len(class_names), int(everyone.max()) + 1)
+    classes = 1 if predicted else max(len(class_names), int(everyone.max()) + 1)
     if classes > max(1000, len(everyone)):
         raise DataError(f"labels must count classes from 0, but the largest of {len(everyone):,} is {classes - 1:,}")
     return Dataset(

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedloom.data import describe
 from fedloom.data.dataset import Dataset
+from fedloom.data.partition import iid, shards
 from fedloom.data.sources.arrays import from_arrays, hdf5, npz
 from fedloom.errors import DataError
 
@@ -200,3 +202,27 @@ def test_without_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(DataError, match=r"pip install 'fedloom\[hdf5\]'"):
         hdf5(tmp_path / "toy.h5")
+
+
+def test_numbers_to_be_predicted_stay_numbers() -> None:
+    y = np.array([[0.5, 2.0], [1.5, -3.0]])
+    data = from_arrays("toy", {"x": np.zeros((2, 3)), "y": y}, numbers=True)
+    assert data.classes == 1
+    assert data.columns["y"].dtype == np.float32
+    np.testing.assert_array_equal(data.columns["y"], y)
+    dealt = data.partition(iid(2))
+    assert describe(dealt).counts is None
+    with pytest.raises(DataError, match="deals by class, but these examples have no single class each"):
+        data.partition(shards(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("y", "told"),
+    [
+        (["a", "b"], "y must hold numbers, all rows of one shape, but is of type"),
+        ([0, np.nan], "finite .* row 1 is nan"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(y: list[object], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        from_arrays("toy", {"x": np.zeros((2, 3)), "y": y}, numbers=True)
