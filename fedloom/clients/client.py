@@ -40,7 +40,7 @@ class Broadcast:
     @property
     def seed(self) -> int:
         """One number for libraries that want one."""
-        return (self.key[0] << 32 | self.key[1]) % 2**31
+        return (self.key[0] << 32 | self.key[1]) % (2**31 - 1)
 
     def batches(self, n: int) -> Iterator[np.ndarray]:
         """Which of n examples each step is to see, in the order in which the compiled engine takes them.
@@ -49,11 +49,12 @@ class Broadcast:
         >>> [len(rows) for rows in told.batches(5)]
         [2, 2, 1, 2, 2, 1]
         """
-        key, size = jnp.array(self.key, jnp.uint32), self.batch_size
+        key, size = jnp.array(self.key, jnp.uint32), self.batch_size or max(n, 1)
         for epoch in range(self.epochs):
-            order = np.arange(n) if size is None else np.asarray(_order(1 << (n - 1).bit_length(), n, key, epoch))[:n]
-            for start in range(0, n, size or n):
-                yield order[start : start + (size or n)]
+            room = 1 << (n - 1).bit_length()
+            order = np.arange(n) if self.batch_size is None else np.asarray(_order(room, n, key, epoch))[:n]
+            for start in range(0, n, size):
+                yield order[start : start + size]
 
 
 @dataclass(frozen=True)

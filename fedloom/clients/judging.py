@@ -6,7 +6,7 @@ import numpy as np
 
 
 def judged(loss: float, outputs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Sums over examples: the loss, and how many classes are right where the labels are such.
+    """Sums over examples: the loss, and how many classes are right where there is an output for each class.
 
     Arguments:
         loss: the mean over the examples.
@@ -17,6 +17,6 @@ def judged(loss: float, outputs: np.ndarray, labels: np.ndarray) -> dict[str, fl
     """
     n = len(labels)
     found = {"loss": float(loss) * n, "count": float(n)}
-    if labels.dtype.kind in "iu" and outputs.ndim == 2 and labels.ndim == 1:
+    if labels.dtype.kind in "iu" and labels.ndim == 1 and outputs.ndim == 2 and outputs.shape[1] > 1:
         found["accuracy"] = float((outputs.argmax(axis=1) == labels).sum())
     return found

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from fedloom.clients.client import Answer, Broadcast, Weights
+from fedloom.clients.inputs import Inputs, looked
 from fedloom.clients.judging import judged
-from fedloom.clients.torch_client import as_float
 from fedloom.errors import require
+from fedloom.tasks.from_keras import SEED, called
 from fedloom.tasks.task import Batch
 
-BEGUN: WeakKeyDictionary[Any, list[np.ndarray]] = WeakKeyDictionary()
-"""What each model's optimiser remembers before its first step."""
+Memory = list[tuple[Any, np.ndarray]]
+"""Variables, and what they hold before the first step."""
+
+BEGUN: WeakKeyDictionary[Any, Memory] = WeakKeyDictionary()
+"""What each model and its optimiser remember beside what is exchanged."""
 
 
 class KerasClient:
@@ -24,31 +27,32 @@ class KerasClient:
     Arguments:
         model: the model, compiled with a loss and an optimiser, whose learning rate is set to the round's.
         examples: the client's, by part.
-        inputs: from an array of the column x to what the model wants; by default pixels between 0 and 1, in the shape
-            that the model says.
+        inputs: the shape of an example that the model wants (by default what it says itself), or a function from an
+            array of the column x to what it wants.
     """
 
-    def __init__(
-        self, model: Any, examples: dict[str, Batch], *, inputs: Callable[[np.ndarray], np.ndarray] | None = None
-    ) -> None:
+    def __init__(self, model: Any, examples: dict[str, Batch], *, inputs: Inputs = None) -> None:
         require(getattr(model, "compiled", False), "model", "compiled: model.compile(optimizer, loss)", model)
+        require(model.built, "model", "built: give it an Input, or call it once on a batch", model.name)
         self.model, self.examples = model, examples
+        self.inputs = inputs if inputs is not None else _shape(model)
         if model not in BEGUN:
-            model.optimizer.build(model.trainable_variables)
-            BEGUN[model] = [np.array(v) for v in model.optimizer.variables]
-        self.inputs = inputs or self._shaped
+            BEGUN[model] = _begun(model)
 
     def weights(self) -> Weights:
-        """All of the model's numbers but those that random numbers come from."""
-        return {f"{i}": np.asarray(w) for i, w in enumerate(self.model.get_weights()) if w.dtype.kind == "f"}
+        """The model's floating-point variables: what it learns, and the statistics of its layers."""
+        return {n: _read(v) for n, v in self._variables().items()}
 
     def fit(self, broadcast: Broadcast) -> Answer:
         """Steps over the batches that the broadcast says, with a fresh optimiser."""
-        self._load(broadcast.weights, np.array(broadcast.key))
-        x, y = self._batch("train")
-        for variable, first in zip(self.model.optimizer.variables, BEGUN[self.model], strict=True):
+        self._load(broadcast.weights)
+        for variable, first in BEGUN[self.model]:
             variable.assign(first)
+        draws = np.random.default_rng(broadcast.key)  # layers that draw random numbers draw from the key
+        for variable in _seeds(self.model):
+            variable.assign(draws.integers(0, 2**31, variable.shape))
         self.model.optimizer.learning_rate = broadcast.lr
+        x, y = self._batch("train")
         for rows in broadcast.batches(len(y)):
             self.model.train_on_batch(x[rows], y[rows])
         return Answer(self.weights(), len(y))
@@ -60,17 +64,52 @@ class KerasClient:
         loss = self.model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
         return judged(loss, np.asarray(self.model.predict(x, verbose=0)), y)
 
-    def _load(self, weights: Weights, key: np.ndarray | None = None) -> None:
-        """The model as it was sent; layers that draw random numbers draw from the key."""
-        now = self.model.get_weights()
-        drawn = [w if key is None or w.dtype.kind != "u" else key.astype(w.dtype) for w in now]
-        self.model.set_weights([weights.get(f"{i}", w) for i, w in enumerate(drawn)])
+    def trained(self, weights: Weights) -> Any:
+        """The model itself, with these weights."""
+        self._load(weights)
+        return self.model
+
+    def _variables(self) -> dict[str, Any]:
+        """What is exchanged, by name."""
+        floating = [v for v in self.model.weights if _floating(v)]
+        return dict(zip(called(floating, self.model.name), floating, strict=True))
+
+    def _load(self, weights: Weights) -> None:
+        for n, v in self._variables().items():
+            v.assign(weights[n])
 
     def _batch(self, part: str) -> tuple[np.ndarray, np.ndarray]:
         examples = self.examples[part]
-        return self.inputs(examples["x"]), np.asarray(examples["y"])
+        return looked(examples["x"], self.inputs), np.asarray(examples["y"])
 
-    def _shaped(self, x: np.ndarray) -> np.ndarray:
-        shape = getattr(self.model, "input_shape", None)
-        wanted = shape[1:] if isinstance(shape, tuple) and None not in shape[1:] else x.shape[1:]
-        return as_float(x).reshape(len(x), *wanted)
+
+def _begun(model: Any) -> Memory:
+    """What a fresh optimiser remembers, and the model's whole numbers."""
+    fresh = type(model.optimizer).from_config(model.optimizer.get_config())
+    for optimizer in (fresh, model.optimizer):
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
+    first = [_read(v) for v in fresh.variables]
+    whole = [v for v in model.weights if not _floating(v)]
+    return [*zip(model.optimizer.variables, first, strict=True), *((v, _read(v)) for v in whole)]
+
+
+def _read(variable: Any) -> np.ndarray:
+    """What a variable holds now: a copy, which stays when the variable changes."""
+    return np.asarray(variable).copy()
+
+
+def _floating(variable: Any) -> bool:
+    return "float" in str(variable.dtype)
+
+
+def _seeds(model: Any) -> list[Any]:
+    """The variables that random numbers come from."""
+    return [v for v in model.variables if v.path.split("/")[-1] == SEED]
+
+
+def _shape(model: Any) -> tuple[int, ...] | None:
+    """The shape of an example that a model with one input wants, if it says it whole."""
+    shape = getattr(model, "input_shape", None)
+    whole = isinstance(shape, tuple) and all(isinstance(n, int) for n in shape[1:])
+    return shape[1:] if whole and shape is not None else None

@@ -12,12 +12,15 @@ from fedloom.errors import ArgumentError, require
 from fedloom.tasks.task import Batch
 
 LEARNT = ("coef_", "intercept_", "coefs_", "intercepts_")
+RATES = ("eta0", "learning_rate_init")
+"""What estimators call their learning rate."""
 
 
 class SklearnClient:
     """Trains a scikit-learn estimator with ``partial_fit`` (``SGDClassifier``, ``SGDRegressor``, ``MLPClassifier``, …).
 
-    Its learning rate is set to the round's, and constant.
+    Its learning rate is set to the round's, and constant. ``SGDClassifier`` and ``SGDRegressor`` take a step for each
+    example of a batch, ``MLPClassifier`` one for the batch.
 
     Arguments:
         estimator: the model.
@@ -27,27 +30,24 @@ class SklearnClient:
     """
 
     def __init__(self, estimator: Any, examples: dict[str, Batch], *, features: int, classes: int = 0) -> None:
-        require(hasattr(estimator, "partial_fit"), "estimator", "one with partial_fit", type(estimator).__name__)
-        self.estimator, self.examples, self.classes = deepcopy(estimator), examples, classes
-        if not any(hasattr(estimator, name) for name in LEARNT):
-            begun = at_rate(
-                deepcopy(estimator), 0.01
-            )  # it makes room for its weights in its first step, which is then forgotten
-            begun.partial_fit(np.zeros((max(classes, 1), features)), np.arange(max(classes, 1)), **self._known())
-            for array in learnt(begun).values():
-                array[...] = 0 if hasattr(begun, "coef_") else array
-            self.estimator = begun
+        kind = type(estimator).__name__
+        require(hasattr(estimator, "partial_fit"), "estimator", "one with partial_fit", kind)
+        rates = [name for name in RATES if name in estimator.get_params()]
+        require(bool(rates), "estimator", f"one with a learning rate ({' or '.join(RATES)})", kind)
+        require(not estimator.get_params().get("average"), "estimator", "one with average=False", kind)
+        self.examples, self.classes = examples, classes
+        self.begun = self.estimator = self._begun(deepcopy(estimator), features)
 
     def weights(self) -> Weights:
         """What it has learned; zero in a linear model that has not begun."""
         return {n: np.asarray(w, np.float32) for n, w in learnt(self.estimator).items()}
 
     def fit(self, broadcast: Broadcast) -> Answer:
-        """``partial_fit`` over the batches that the broadcast says."""
+        """``partial_fit`` over the batches that the broadcast says; it remembers no earlier round."""
+        self.estimator = deepcopy(self.begun)
+        self.estimator.set_params(**_told(self.estimator, broadcast.lr, broadcast.seed))
         self._load(broadcast.weights)
-        mine = self.examples["train"]
-        x, y = _flat(mine["x"]), np.asarray(mine["y"])
-        at_rate(self.estimator, broadcast.lr)
+        x, y = self._batch("train")
         for rows in broadcast.batches(len(y)):
             self.estimator.partial_fit(x[rows], y[rows], **self._known())
         return Answer(self.weights(), len(y))
@@ -55,9 +55,8 @@ class SklearnClient:
     def evaluate(self, broadcast: Broadcast, part: str) -> dict[str, float]:
         """Accuracy and, where it gives probabilities, the loss; of numbers the square of the error, and its size."""
         self._load(broadcast.weights)
-        mine = self.examples[part]
-        x, y, n = _flat(mine["x"]), np.asarray(mine["y"]), len(mine["y"])
-        guess = self.estimator.predict(x)
+        x, y = self._batch(part)
+        n, guess = len(y), self.estimator.predict(x)
         if not self.classes:
             error = guess - y.reshape(guess.shape)
             return {"loss": float((error**2).sum()), "error": float(np.abs(error).sum()), "count": float(error.size)}
@@ -67,6 +66,21 @@ class SklearnClient:
         sure = self.estimator.predict_proba(x)[np.arange(n), y]
         return {"loss": float(-np.log(np.maximum(sure, 1e-12)).sum()), **found}
 
+    def trained(self, weights: Weights) -> Any:
+        """An estimator with these weights."""
+        self._load(weights)
+        return self.estimator
+
+    def _begun(self, estimator: Any, features: int) -> Any:
+        """An estimator that has room for its weights, made in a first step that is then forgotten."""
+        if any(hasattr(estimator, name) for name in LEARNT):
+            return _forgetful(estimator)
+        some = max(self.classes, 1)
+        estimator.partial_fit(np.zeros((some, features)), np.arange(some), **self._known())
+        for array in learnt(estimator).values():
+            array[...] = 0 if hasattr(estimator, "coef_") else array
+        return _forgetful(estimator)
+
     def _known(self) -> dict[str, np.ndarray]:
         """The classes, where there are some: a client may not have examples of all."""
         return {"classes": np.arange(self.classes)} if self.classes else {}
@@ -75,11 +89,11 @@ class SklearnClient:
         for n, a in learnt(self.estimator).items():
             a[...] = weights[n]
 
-
-def at_rate(estimator: Any, lr: float) -> Any:
-    """The same estimator, with a constant learning rate."""
-    linear = "eta0" in estimator.get_params()
-    return estimator.set_params(**{"eta0": lr, "learning_rate": "constant"} if linear else {"learning_rate_init": lr})
+    def _batch(self, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """Flat examples with 64 bits, which is what linear models compute with once they have begun so."""
+        x, y = self.examples[part]["x"], np.asarray(self.examples[part]["y"])
+        flat = x.reshape(len(x), -1).astype(np.float64)
+        return flat / 255 if x.dtype == np.uint8 else flat, y
 
 
 def learnt(estimator: Any) -> dict[str, np.ndarray]:
@@ -94,6 +108,13 @@ def learnt(estimator: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _flat(x: np.ndarray) -> np.ndarray:
-    flat = x.reshape(len(x), -1)
-    return flat / 255 if flat.dtype == np.uint8 else flat
+def _told(estimator: Any, lr: float, seed: int) -> dict[str, Any]:
+    """Its constant learning rate and its seed, by the names that it has for them."""
+    words = {**dict.fromkeys(RATES, lr), "learning_rate": "constant", "random_state": seed}
+    return {name: value for name, value in words.items() if name in estimator.get_params()}
+
+
+def _forgetful(estimator: Any) -> Any:
+    """The same, without what a perceptron's optimiser remembers, so that it begins anew."""
+    vars(estimator).pop("_optimizer", None)
+    return estimator

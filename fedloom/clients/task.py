@@ -27,9 +27,12 @@ def task(kind: Callable[..., Client], *given: Any, name: str | None = None, **op
         name: what it is called in tables; by default as the kind.
 
     The model that the run begins with is that of ``kind(...).weights()``, with no examples.
+    ``task.give_back(run.variables)`` is what the client's ``trained(weights)`` makes of the trained weights, or these
+    by name where it has no such method.
     """
     make = partial(_made, kind, given, options)
-    begun = {n: np.asarray(w) for n, w in make({}).weights().items()}
+    nobody = make({})
+    begun = {n: np.asarray(w) for n, w in nobody.weights().items()}
     shapes = {f"params.{n}": w.shape for n, w in begun.items()}
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
@@ -38,8 +41,10 @@ def task(kind: Callable[..., Client], *given: Any, name: str | None = None, **op
     def never(*_: Any) -> Any:
         raise NotImplementedError("clients with code of their own have no loss to compile")
 
-    def give_back(variables: Variables) -> dict[str, np.ndarray]:
-        return {n.removeprefix("params."): w for n, w in trained(variables, shapes).items()}
+    def give_back(variables: Variables) -> Any:
+        found = {n.removeprefix("params."): w for n, w in trained(variables, shapes).items()}
+        own = getattr(nobody, "trained", None)
+        return found if own is None else own(found)
 
     called = name or str(getattr(kind, "__name__", "client"))
     return Task(called, init, never, never, give_back=give_back, client=make)

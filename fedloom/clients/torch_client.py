@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedloom.clients.client import Answer, Broadcast, Weights
+from fedloom.clients.inputs import Inputs, looked
 from fedloom.clients.judging import judged
 from fedloom.tasks.task import Batch
 from fedloom.tasks.user_model import library
@@ -18,11 +19,13 @@ class TorchClient:
     """Trains a module by PyTorch's own means.
 
     Arguments:
-        module: the model; its parameters and floating-point buffers are what is exchanged.
+        module: the model; its parameters and floating-point buffers are what is exchanged, other buffers begin anew in
+            each round.
         examples: the client's, by part.
         loss: (outputs, labels) → the mean loss; cross-entropy by default.
         optimizer: (parameters, lr) → an optimiser, anew in each round; SGD by default.
-        inputs: from an array of the column x to what the module wants; by default pixels between 0 and 1.
+        inputs: the shape of an example that the module wants, such as ``(1, 28, 28)`` (colours come first), or a
+            function from an array of the column x to what it wants; by default pixels between 0 and 1.
         device: where it is trained.
     """
 
@@ -33,14 +36,15 @@ class TorchClient:
         *,
         loss: Callable[[Any, Any], Any] | None = None,
         optimizer: Callable[[Any, float], Any] | None = None,
-        inputs: Callable[[np.ndarray], np.ndarray] | None = None,
+        inputs: Inputs = None,
         device: str = "cpu",
     ) -> None:
         self.torch = torch = library("torch", "torch")
         self.module, self.examples, self.device = deepcopy(module).to(device), examples, device
         self.loss = loss or torch.nn.functional.cross_entropy
         self.optimizer = optimizer or (lambda parameters, lr: torch.optim.SGD(parameters, lr))
-        self.inputs = inputs or as_float
+        self.inputs = inputs
+        self.whole = {n: t.clone() for n, t in self.module.state_dict().items() if not t.is_floating_point()}
 
     def weights(self) -> Weights:
         """The module's parameters and floating-point buffers."""
@@ -70,23 +74,24 @@ class TorchClient:
             outputs = self.module(x)
             return judged(float(self.loss(outputs, y)), outputs.cpu().numpy(), y.cpu().numpy())
 
+    def trained(self, weights: Weights) -> Any:
+        """A module with these weights."""
+        self._load(weights)
+        return self.module
+
     def _tensors(self) -> dict[str, Any]:
         """What is exchanged, by name."""
         state = self.module.state_dict()
         return {n: t for n, t in state.items() if t.is_floating_point()}
 
     def _load(self, weights: Weights) -> None:
+        """The module as it was sent; whole numbers (how many batches were seen) as they were at first."""
         with self.torch.no_grad():
-            for n, t in self._tensors().items():
-                t.copy_(self.torch.from_numpy(np.array(weights[n])))
+            for n, t in self.module.state_dict().items():
+                t.copy_(self.whole[n] if n in self.whole else self.torch.from_numpy(np.array(weights[n])))
 
     def _batch(self, examples: Batch) -> tuple[Any, Any]:
-        x = self.torch.from_numpy(np.array(self.inputs(examples["x"])))
+        x = self.torch.from_numpy(np.array(looked(examples["x"], self.inputs, channels_first=True)))
         y = self.torch.from_numpy(np.array(examples["y"]))
         whole = y.long() if not y.is_floating_point() else y
         return x.to(self.device), whole.to(self.device)
-
-
-def as_float(x: np.ndarray) -> np.ndarray:
-    """Pixels between 0 and 1; anything else as it is."""
-    return x.astype(np.float32) / 255 if x.dtype == np.uint8 else x
