@@ -11,8 +11,10 @@ from fedloom.clients import Answer, Broadcast
 class LineClient:
     """It ends its process the first time that a certain value is among its examples, if it is told to."""
 
-    def __init__(self, examples, *, fatal: float | None = None, folder: str = "", wrong: str = "") -> None:
-        self.examples, self.fatal, self.folder, self.wrong = examples, fatal, Path(folder), wrong
+    def __init__(
+        self, examples, *, fatal: float | None = None, folder: str = "", wrong: str = "", rate: float = 1.0
+    ) -> None:
+        self.examples, self.fatal, self.folder, self.wrong, self.rate = examples, fatal, Path(folder), wrong, rate
 
     def weights(self):
         return {"w": np.zeros((), np.float32)}
@@ -25,7 +27,7 @@ class LineClient:
                 mark.touch()
                 os._exit(1)
         for rows in broadcast.batches(len(x)):
-            w = (w - np.float32(broadcast.lr) * (w - x[rows]).mean()).astype(np.float32)
+            w = (w - np.float32(self.rate * broadcast.lr) * (w - x[rows]).mean()).astype(np.float32)
         if self.wrong == "shape":
             w = np.zeros(3, np.float32)
         if self.wrong == "nan":
@@ -37,19 +39,6 @@ class LineClient:
     def evaluate(self, broadcast: Broadcast, part: str):
         losses = 0.5 * (broadcast.weights["w"] - self.examples[part]["x"]) ** 2
         return {"loss": float(losses.sum()), "accuracy": float((losses < 0.5).sum()), "count": float(len(losses))}
-
-
-class DeadAtImport:
-    """A client that cannot even be made in another process."""
-
-    def __init__(self, examples) -> None:
-        self.examples = examples
-
-    def weights(self):
-        return {"w": np.zeros((), np.float32)}
-
-    def __setstate__(self, state) -> None:
-        os._exit(3)
 
 
 def dead_in(pid: int, examples):

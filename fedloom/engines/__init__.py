@@ -5,7 +5,7 @@ from fedloom.engines.compiled import Compiled, compiled
 from fedloom.engines.processes import ProcessEngine, processes
 from fedloom.engines.program import Program
 from fedloom.engines.ray import RayEngine, ray
-from fedloom.engines.spread import Spreading
+from fedloom.engines.spreading import Spreading
 
 Engine = Compiled | Spreading
 

@@ -16,7 +16,7 @@ import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.engines.clock import Clock, Passed
-from fedloom.engines.lanes import Cohort, over, work_through
+from fedloom.engines.lanes import Cohort, Total, over, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes
@@ -135,8 +135,13 @@ class Round:
         """The state after it, and what it did: each device trains its part of the users, all learn what they made,
         and mix.
         """
-        (mine, last), users = (coming[0][:, 0], coming[1]), len(self.view.size)
-        update, present, computed = self.trained(state, mine)
+        return self.after(state, coming[1], *self.trained(state, coming[0][:, 0]))
+
+    def after(
+        self, state: PeerState, last: Array, update: Variables, present: Array, computed: Array
+    ) -> tuple[PeerState, Rounds]:
+        """The state after users' work, which has given these updates, and what the round did."""
+        users = len(self.view.size)
         after = replace(state, variables=jax.tree.map(jnp.add, state.variables, update))
         sizes = jnp.broadcast_to(self.view.size.astype(jnp.float32), present.shape)
         told = Replies(sizes, present, {}, round=state.round)
@@ -152,17 +157,11 @@ class Round:
 
     def trained(self, state: PeerState, mine: Int[Array, "X m"]) -> tuple[Variables, Array, Array]:
         """What all users learned, who took part, and how many steps were computed."""
-        users = len(self.view.size)
-        aside = jax.vmap(lambda a, s: a.told(s, jnp.asarray(self.view.size)))(self.algorithm, state)
-        sent = Sent(state.variables, aside)
+        sent = outgoing(self.algorithm, state, self.view.size)
         did, _ = work_through(
             Cohort(self.task, self.plan, self.algorithm, self.view, sent, self.seeds, state.round, mine, which=mine)
         )
-        at = jnp.where(mine >= 0, mine, users)
-        put = jax.vmap(lambda a, new, at: jnp.zeros_like(a).at[at].set(new, mode="drop"))
-        update = jax.tree.map(lambda a, u: put(a, u, at), state.variables, did.update)
-        present = jax.vmap(lambda at: jnp.zeros(users).at[at].set(1, mode="drop"))(at)
-        found = (update, present, did.computed)
+        found = placed(state, mine, did)
         update, present, computed = lax.psum(found, machine.AXIS) if self.plan.mesh.size > 1 else found
         return update, present > 0, computed
 
@@ -194,6 +193,22 @@ class Round:
             found["mixing"] = jax.vmap(lambda a, replies, w: a.mixer.matrix(replies, w))(self.algorithm, told, who)
             found |= jax.vmap(lambda a, s: a.notes(s))(self.algorithm, ahead)
         return found
+
+
+def outgoing(algorithm: Personalised, state: PeerState, sizes: Array | np.ndarray) -> Sent:
+    """What users are sent: their own models, and what else the algorithm tells each of them."""
+    aside = jax.vmap(lambda a, s: a.told(s, jnp.asarray(sizes)))(algorithm, state)
+    return Sent(state.variables, aside)
+
+
+def placed(state: PeerState, mine: Int[Array, "X m"], did: Total) -> tuple[Variables, Array, Array]:
+    """What some users learned, in everybody's places, who they are, and how many steps were computed."""
+    users = jax.tree.leaves(state.variables)[0].shape[1]
+    at = jnp.where(mine >= 0, mine, users)
+    put = jax.vmap(lambda a, new, at: jnp.zeros_like(a).at[at].set(new, mode="drop"))
+    update = jax.tree.map(lambda a, u: put(a, u, at), state.variables, did.update)
+    present = jax.vmap(lambda at: jnp.zeros(users).at[at].set(1, mode="drop"))(at)
+    return update, present, did.computed
 
 
 @jax.jit

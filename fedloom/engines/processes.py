@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import fedloom.engines.devices as machine
 from fedloom.engines.crew import Crew, Make, borne
-from fedloom.engines.spread import Spreading
+from fedloom.engines.spreading import Spreading
 from fedloom.errors import require
 
 SCRIPT = "in a script, put what starts the run under if __name__ == '__main__': each process imports the script"

@@ -15,7 +15,7 @@ import numpy as np
 
 import fedloom.engines.devices as machine
 from fedloom.engines.crew import Crew, Make, borne
-from fedloom.engines.spread import Spreading
+from fedloom.engines.spreading import Spreading
 from fedloom.errors import ArgumentError, CrewError, require
 from fedloom.tasks.user_model import library
 

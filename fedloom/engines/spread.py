@@ -7,8 +7,7 @@ what, or died over it, changes a bit of the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,22 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Algorithm, Method, ServerState
-from fedloom.data.federated import FederatedData
-from fedloom.engines.clock import Clock
-from fedloom.engines.compiled import Compiled
-from fedloom.engines.crew import Crew, Make
-from fedloom.engines.evaluate import Judge
+from fedloom.algorithms import Algorithm, ServerState
+from fedloom.engines.crew import Crew
 from fedloom.engines.keeping import enter, taken
 from fedloom.engines.lanes import Total
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Program, Round, Rounds
-from fedloom.engines.station import NativeStation, Station
-from fedloom.engines.store import View, store
-from fedloom.errors import ArgumentError, require
-from fedloom.local.sgd import Sgd
+from fedloom.engines.store import View
 from fedloom.tasks.task import Task
-from fedloom.trees import flatten, stack
+from fedloom.trees import flatten
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Int, PyTree, UInt32
@@ -143,68 +135,3 @@ def _after(
     round = Round(task, plan, algorithm, view, judged, seeds)
     found = None if read is None else jax.tree.map(side_by_side, *read)
     return round.after(state, clients, last, kept, total, jax.tree.map(side_by_side, *keeps), found)
-
-
-@dataclass(frozen=True)
-class Spreading:
-    """An engine whose clients work in a crew.
-
-    Arguments:
-        workers: how many workers.
-        pieces: into how many parts a cohort is cut at most.
-        native: whether it runs only clients with code of their own.
-    """
-
-    workers: int
-    pieces: int
-    native: bool = False
-
-    def crew(self, make: Make) -> Crew:
-        """The workers, each with such a thing."""
-        raise NotImplementedError
-
-    def group(self, data: FederatedData, task: Task, algorithm: Method) -> int:  # noqa: ARG002
-        """How many experiments are best computed in one program: one."""
-        return 1
-
-    def program(
-        self,
-        data: FederatedData,
-        task: Task,
-        algorithms: Sequence[Method],
-        seeds: Sequence[int],
-        observed: bool = False,
-        clock: Clock | None = None,
-    ) -> Spread:
-        """One program for experiments that differ in numbers only and in their seeds; see :meth:`Compiled.program`."""
-        native = task.client is not None
-        require(native or not self.native, "task", "clients with code of their own (fedloom.clients.task)", task.name)
-        served = [self.checked(a, native, observed) for a in algorithms]
-        kind = NativeStation if native else Station
-        crew = self.crew(partial(kind, data, task, served, list(seeds), observed))
-        if not native:
-            plain = Compiled(devices=1).program(data, task, served, seeds, observed, clock)
-            return Spread(**{f.name: getattr(plain, f.name) for f in fields(plain)}, crew=crew, pieces=self.pieces)
-        machine.devices()
-        mesh = machine.mesh(machine.devices()[:1])
-        sizes = data.clients["train"].size
-        first = served[0]
-        rows = first.local.rows(sizes) if first.local.batch_size is not None else int(sizes.max())
-        layout = Plan(mesh, len(seeds), 1, None, False, rows, False, first.stacked, False, False)
-        kept = store(data, mesh, None)
-        stacked = machine.place(stack(served), mesh)
-        numbers, m = np.array(seeds, np.uint32), first.cohort(len(data))
-        never = Judge(task, layout, kept, 1)
-        return Spread(task, stacked, data, layout, kept, never, numbers, m, clock, crew, self.pieces)
-
-    def checked(self, algorithm: Method, native: bool, observed: bool) -> Algorithm:
-        """The same, if it can be spread."""
-        if not isinstance(algorithm, Algorithm):
-            need = "one with a server and one model for all, where clients work in other processes"
-            raise ArgumentError("algorithm", need, type(algorithm).__name__)
-        if native:
-            plain = isinstance(algorithm.local, Sgd) and algorithm.local.describe()["optimizer"] == "sgd"
-            need = "plain local training, which clients with code of their own do in their own way"
-            require(plain and algorithm.local.period is None, "algorithm", need, algorithm.local.describe())  # type: ignore[attr-defined]
-            require(not observed, "users", "left alone with clients that have code of their own", observed)
-        return algorithm

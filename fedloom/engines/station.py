@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Algorithm
+from fedloom.algorithms import Algorithm, Method
 from fedloom.clients.client import Broadcast, Client
 from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
@@ -24,7 +24,7 @@ from fedloom.errors import CrewError
 from fedloom.local import Sent
 from fedloom.shuffle import words
 from fedloom.tasks.task import Batch, Task, Variables
-from fedloom.trees import stack, unflatten
+from fedloom.trees import flatten, stack, unflatten
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, PyTree, UInt32
@@ -44,7 +44,7 @@ class Station:
 
     data: FederatedData
     task: Task
-    algorithms: Sequence[Algorithm]
+    algorithms: Sequence[Method]
     seeds: Sequence[int]
     observed: bool = False
 
@@ -62,9 +62,9 @@ class Station:
         return store(self.data, self.plan.mesh, None)
 
     @cached_property
-    def algorithm(self) -> Algorithm:
+    def algorithm(self) -> Method:
         """The experiments' algorithms, stacked."""
-        stacked: Algorithm = machine.place(stack(list(self.algorithms)), self.plan.mesh)
+        stacked: Method = machine.place(stack(list(self.algorithms)), self.plan.mesh)
         return stacked
 
     @cached_property
@@ -81,23 +81,33 @@ class Station:
         """Some clients' local work in a round."""
         rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
         told, view = unflatten(self.like, dict(sent)), self.store.view(clients)
-        total, keeps = _work(self.task, self.plan, self.algorithm, view, told, seeds, rounds, clients, kept)
+        total, keeps = _work(self.task, self.plan, self.algorithm, view, told, seeds, rounds, clients, kept, None)
         return (*jax.tree.map(np.asarray, (total, keeps)), {})
+
+    def apart(self, _: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], sent: Sent) -> Total:
+        """The local work of some users in a round, each from a model of its own."""
+        rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
+        own = np.broadcast_to(np.arange(clients.shape[1], dtype=np.int32), clients.shape)
+        view = self.store.view(clients)
+        total, _keeps = _work(self.task, self.plan, self.algorithm, view, sent, seeds, rounds, clients, None, own)
+        found: Total = jax.tree.map(np.asarray, total)
+        return found
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))
 def _work(
     task: Task,
     plan: Plan,
-    algorithm: Algorithm,
+    algorithm: Method,
     view: View,
     sent: Sent,
     seeds: UInt32[Array, " X"],
     round: Int[Array, " X"],
     clients: Int[Array, "X c"],
     kept: PyTree | None,
+    which: Int[Array, "X c"] | None,
 ) -> tuple[Total, PyTree]:
-    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, kept=kept))
+    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, which, kept))
 
 
 @dataclass
@@ -106,7 +116,7 @@ class NativeStation:
 
     data: FederatedData
     task: Task
-    algorithms: Sequence[Algorithm]
+    algorithms: Sequence[Method]
     seeds: Sequence[int]
     observed: bool = False
 
@@ -114,17 +124,17 @@ class NativeStation:
         self, sent: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], kept: PyTree | None
     ) -> Found:
         """Some clients' local work in a round."""
-        stacked = self.algorithms[0].stacked or self.observed
-        each = [self.of(sent, x, round, mine, stacked) for x, mine in enumerate(clients)]
+        stacked = not isinstance(self.algorithms[0], Algorithm) or self.algorithms[0].stacked
+        each = [self.trained(weights_of(sent, x), x, round, mine, stacked) for x, mine in enumerate(clients)]
         totals, read = [total for total, _ in each], [found for _, found in each]
         readings = {name: np.stack([found[name] for found in read]) for name in read[0]}
         return jax.tree.map(lambda *a: np.stack(a), *totals), kept, readings
 
-    def of(
-        self, sent: Mapping[str, np.ndarray], x: int, round: int, clients: Int[np.ndarray, " c"], stacked: bool
+    def trained(
+        self, weights: dict[str, np.ndarray], x: int, round: int, clients: Int[np.ndarray, " c"], stacked: bool
     ) -> tuple[Total, dict[str, np.ndarray]]:
         """The same of one experiment: Σ weight · (w_k - w), or every w_k - w where weights depend on all replies."""
-        algorithm, weights = self.algorithms[x], weights_of(sent, x)
+        algorithm = self.algorithms[x]
         room = (len(clients),) if stacked else ()
         total = {name: np.zeros(room + w.shape, w.dtype) for name, w in weights.items()}
         weight, steps = np.float32(0), 0
@@ -146,6 +156,25 @@ class NativeStation:
                 read[need.name][slot] = sums[need.metric] / sums["count"]
         return Total(Variables(total, {}), weight, {}, np.float32(steps)), read  # type: ignore[arg-type]
 
+    def apart(self, _: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], sent: Sent) -> Total:
+        """The local work of some users in a round, each from a model of its own."""
+        each = []
+        for x, mine in enumerate(clients):
+            own = [self.trained(own_of(sent, x, i), x, round, mine[i : i + 1], True)[0] for i in range(len(mine))]
+            each.append(jax.tree.map(lambda *a: np.concatenate(a) if np.ndim(a[0]) else np.sum(a), *own))
+        found: Total = jax.tree.map(lambda *a: np.stack(a), *each)
+        return found
+
+    def judge(
+        self, _: Mapping[str, np.ndarray], part: str, clients: Int[np.ndarray, " c"], sent: Sent
+    ) -> list[list[dict[str, float]]]:
+        """Each experiment's users with their own models on their own examples of a part: sums."""
+        found = []
+        for x, algorithm in enumerate(self.algorithms):
+            told = [self.broadcast(algorithm, own_of(sent, x, i), x, 0, int(who)) for i, who in enumerate(clients)]
+            found.append([self.client(int(who)).evaluate(b, part) for who, b in zip(clients, told, strict=True)])
+        return found
+
     def evaluate(self, sent: Mapping[str, np.ndarray], part: str, rows: np.ndarray) -> list[dict[str, float]]:
         """Each experiment's model on some examples: sums."""
         assert self.task.client is not None
@@ -164,9 +193,7 @@ class NativeStation:
         """Some examples."""
         return {name: column[rows] for name, column in self.data.columns.items()}
 
-    def broadcast(
-        self, algorithm: Algorithm, weights: dict[str, np.ndarray], x: int, round: int, who: int
-    ) -> Broadcast:
+    def broadcast(self, algorithm: Method, weights: dict[str, np.ndarray], x: int, round: int, who: int) -> Broadcast:
         """What a client is sent in a round."""
         local = algorithm.local
         key = np.asarray(words(client_key(jnp.uint32(self.seeds[x]), jnp.int32(round), jnp.int32(who)))).tolist()
@@ -180,8 +207,14 @@ def weights_of(sent: Mapping[str, np.ndarray], x: int) -> dict[str, np.ndarray]:
     return {name.removeprefix(lead): a[x] for name, a in sent.items() if name.startswith(lead)}
 
 
-def _alone(algorithm: Algorithm, n: int) -> np.float32:
+def own_of(sent: Sent, x: int, i: int) -> dict[str, np.ndarray]:
+    """The i-th user's model of an experiment, by the names that clients know."""
+    return {name: np.asarray(a)[x, i] for name, a in flatten(sent.variables.params).items()}
+
+
+def _alone(algorithm: Method, n: int) -> np.float32:
     """The weight of the reply of a client with n examples, where it depends on nothing else."""
+    assert isinstance(algorithm, Algorithm)
     reply = Replies(jnp.full(1, n, jnp.float32), jnp.ones(1, bool), {})
     return np.float32(algorithm.weighting.weigh(reply)[0])
 

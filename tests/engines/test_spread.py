@@ -1,11 +1,13 @@
 import jax
 import numpy as np
 import pytest
+from line_client import LineClient
 from quadratic import points, quadratic
 
 import fedloom as fl
 from fedloom.engines.crew import Crew
-from fedloom.engines.spread import Spreading, cut
+from fedloom.engines.spread import cut
+from fedloom.engines.spreading import Spreading
 from fedloom.errors import ArgumentError
 from fedloom.trees import flatten
 
@@ -51,6 +53,10 @@ ALGORITHMS = {
     "by accuracy": fl.fedavg(fraction=1.0, lr=0.1, weighting=fl.combine.by_accuracy(on="test")),
     "scaffold": fl.scaffold(fraction=0.7, lr=0.1),
     "ditto": fl.ditto(0.1, fraction=0.7, lr=0.1),
+    "personalised": fl.personalised(fraction=0.7, lr=0.1, weighting=fl.combine.by_accuracy(on="test")),
+    "local only": fl.local_only(fraction=0.7, lr=0.1),
+    "ring": fl.dpa_sgd("ring", period=2, batch_size=1, lr=0.1),
+    "multi-task": fl.algorithms.dpa_sgd_mtl("ring", period=2, batch_size=1, lr=0.1),
 }
 
 
@@ -81,6 +87,17 @@ def test_a_run_in_a_crew_is_resumed_with_the_same_numbers(tmp_path) -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, resumed.variables, whole.variables))
 
 
-def test_what_has_no_server_cannot_be_spread() -> None:
-    with pytest.raises(ArgumentError, match="algorithm must be one with a server and one model for all"):
-        end(fl.personalised(fraction=1.0, lr=0.1), Alone(1, pieces=2))
+def test_clusters_cannot_be_spread() -> None:
+    with pytest.raises(ArgumentError, match="algorithm must be another: users choose among several models"):
+        end(fl.ifca(2, fraction=1.0, lr=0.1), Alone(1, pieces=2))
+
+
+@pytest.mark.parametrize("algorithm", [fl.local_only(fraction=1.0, lr=0.5), fl.personalised(fraction=1.0, lr=0.5)])
+def test_users_with_code_and_models_of_their_own_learn_what_the_compiled_ones_do(algorithm) -> None:
+    compiled = fl.run(points(VALUES), quadratic(), algorithm, rounds=2, evaluate=["test"])
+    task = fl.clients.task(LineClient, rate=2.0)  # w stands for a + b, which each move by η
+    own = fl.run(points(VALUES), task, algorithm, rounds=2, evaluate=["test"], engine=Alone(1, pieces=4))
+    both = compiled.variables.params["body"]["w"] + compiled.variables.params["output"]["w"]
+    np.testing.assert_allclose(own.variables.params["w"], both, rtol=1e-5)
+    for metric in ("test_loss", "test_accuracy", "steps"):
+        assert own.history.last(metric) == pytest.approx(compiled.history.last(metric), rel=1e-5), metric
