@@ -39,16 +39,19 @@ def measured(task: Task, data: FederatedData) -> set[str]:
     if task.classes is not None and task.classes < data.classes:
         raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
     one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in data.columns.items()}
+    outputs, fits = task.outputs, task.fits
     try:
+        if fits and outputs:
+            given = jax.eval_shape(lambda x: outputs(task.init(jax.random.key(0)), x), one["x"])
+            shapes = given.shape[1:] if hasattr(given, "shape") else jax.tree.map(lambda a: a.shape[1:], given)
+            if wrong := fits(shapes, data.columns["y"].shape[1:], data.classes):
+                told = f"{task.name} with outputs of shape {shapes}"
+                raise ArgumentError("task", f"one whose outputs are {wrong}", told)
         found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), one)
+    except ArgumentError:
+        raise
     except (TypeError, ValueError) as error:
         raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
-    outputs = task.outputs
-    if task.fits and outputs:
-        given = jax.eval_shape(lambda x: outputs(task.init(jax.random.key(0)), x), one["x"])
-        shapes = given.shape[1:] if hasattr(given, "shape") else jax.tree.map(lambda a: a.shape[1:], given)
-        if wrong := task.fits(shapes, data.columns["y"].shape[1:], data.classes):
-            raise ArgumentError("task", f"one whose outputs are {wrong}", f"{task.name} with outputs of shape {shapes}")
     return set(found) - {"count"}
 
 

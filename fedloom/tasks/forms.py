@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +13,7 @@ from jax import lax
 from fedloom.tasks.convolution import convolution
 from fedloom.tasks.layers import SMALL, fused
 from fedloom.tasks.pooling import MOST, Window, largest
-from fedloom.tasks.rewriting import Rule, rewritten
+from fedloom.tasks.rewriting import Operation, Rule, rewritten
 
 if TYPE_CHECKING:
     from jaxtyping import Array, PyTree
@@ -28,14 +28,14 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return rewritten(function, RULES)
 
 
-def _convolution(equation: Any, x: Array, w: Array) -> Array:
+def _convolution(operation: Operation, x: Array, w: Array) -> Array:
     floating = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype == w.dtype
-    return convolution(x, w, equation.params) if floating else NotImplemented
+    return convolution(x, w, operation.params) if floating else NotImplemented
 
 
-def _pooling(equation: Any, x: Array) -> Array:
+def _pooling(operation: Operation, x: Array) -> Array:
     """Max-pooling without dilation."""
-    p = equation.params
+    p = operation.params
     plain = set(p["base_dilation"]) | set(p["window_dilation"]) == {1}
     sizes, strides, padding = (tuple(p[name]) for name in ("window_dimensions", "window_strides", "padding"))
     if not plain or np.prod(sizes) > MOST or not jnp.issubdtype(x.dtype, jnp.floating):
@@ -43,11 +43,20 @@ def _pooling(equation: Any, x: Array) -> Array:
     return largest(Window(sizes, strides, padding), x)
 
 
-def _product(equation: Any, x: Array, w: Array) -> Array:
-    """A few rows times a large matrix, or the transposed of one."""
-    (summed_x, summed_w), batched = equation.params["dimension_numbers"]
-    plain = x.ndim == w.ndim == 2 and summed_x == (1,) and batched == ((), ()) and equation.params["precision"] is None
-    if not plain or x.dtype != w.dtype or x.dtype != jnp.float32 or len(x) > SMALL or w.size < LARGE:
+def _product(operation: Operation, x: Array, w: Array) -> Array:
+    """A few rows times a large matrix, or the transposed of one, where that matrix has no other use: the gradients of a
+    layer that is used again and again (over time) are better added up as matrices.
+    """
+    (summed_x, summed_w), batched = operation.params["dimension_numbers"]
+    plain = x.ndim == w.ndim == 2 and summed_x == (1,) and batched == ((), ()) and operation.params["precision"] is None
+    if (
+        not plain
+        or x.dtype != w.dtype
+        or x.dtype != jnp.float32
+        or len(x) > SMALL
+        or w.size < LARGE
+        or operation.uses[1] > 1
+    ):
         return NotImplemented
     transposed = summed_w == (1,)
     matmul = (lambda x, w: x @ w.T) if transposed else jnp.matmul

@@ -7,7 +7,9 @@ as a built-in one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +20,15 @@ if TYPE_CHECKING:
     from jaxtyping import PyTree
 
 Rule = Callable[..., Any]
-"""(equation, its inputs) → its output, or ``NotImplemented`` where it is better left as it is."""
+"""(:class:`Operation`, its inputs) → its output, or ``NotImplemented`` where it is better left as it is."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a traced function: its parameters, and of each input how many operations take it."""
+
+    params: dict[str, Any]
+    uses: tuple[int, ...]
 
 
 def rewritten(function: Callable[..., PyTree], rules: Mapping[str, Rule]) -> Callable[..., PyTree]:
@@ -43,18 +53,21 @@ def evaluate(traced: ClosedJaxpr, inputs: Sequence[Any], rules: Mapping[str, Rul
     inner = traced.jaxpr
     known: dict[Any, Any] = dict(zip([*inner.constvars, *inner.invars], [*traced.consts, *inputs], strict=True))
     read = lambda v: v.val if isinstance(v, Literal) else known[v]  # noqa: E731
+    takers = Counter(v for equation in inner.eqns for v in equation.invars if not isinstance(v, Literal))
     for equation in inner.eqns:
         given = [read(v) for v in equation.invars]
-        known |= zip(equation.outvars, done(equation, given, rules), strict=True)
+        uses = tuple(0 if isinstance(v, Literal) else takers[v] for v in equation.invars)
+        known |= zip(equation.outvars, done(equation, given, rules, uses), strict=True)
     return [read(v) for v in inner.outvars]
 
 
-def done(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+def done(equation: Any, given: list[Any], rules: Mapping[str, Rule], uses: tuple[int, ...]) -> list[Any]:
     """What one operation gives: by a rule; or, where some of those inside it have one, with those rewritten; or as it
     is. A function with a derivative of its own stays as it is.
     """
     name = equation.primitive.name
-    if name in rules and (found := rules[name](equation, *given)) is not NotImplemented:
+    operation = Operation(equation.params, uses)
+    if name in rules and (found := rules[name](operation, *given)) is not NotImplemented:
         return [found]
     if name in NESTED and any(concerns(inner, rules) for inner in jaxprs(equation)):
         return NESTED[name](equation.params, given, rules)

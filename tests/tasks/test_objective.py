@@ -103,10 +103,10 @@ def linear(outputs: int, loss: Any, shape: tuple[int, ...] = ()) -> Task:
     ("task", "y", "message"),
     [
         (linear(2, "cross_entropy"), np.arange(6) % 3, r"one number for each of 3 classes.*shape \(2,\)"),
-        (linear(6, "cross_entropy", (2, 3)), np.arange(6) % 3, r"one number for each class, but is \(2, 3\)"),
+        (linear(6, "cross_entropy", (2, 3)), np.arange(6) % 3, r"of 3 classes, but is .* \(2, 3\)"),
         (linear(2, "squared_error"), np.arange(6) % 3, r"one number for each number, of shape \(\)"),
         (linear(3, "binary_cross_entropy"), np.arange(6) % 2, r"one number for each label, of shape \(\)"),
-        (linear(6, "next_token", (2, 3)), np.arange(6) % 3, r"one number for each token at each of \(\) places"),
+        (linear(6, "next_token", (2, 3)), np.arange(6) % 3, r"of 3 tokens at each of \(\) places"),
     ],
 )
 def test_outputs_that_do_not_fit_the_labels(task: Task, y: np.ndarray, message: str) -> None:
@@ -119,7 +119,7 @@ def test_several_outputs_need_a_loss_of_ones_own() -> None:
     two = lambda p, x: (x @ p["w"], x @ p["w"])  # noqa: E731
     begin = lambda key: {"w": jnp.zeros((4, 3))}  # noqa: ARG005, E731
     data = federated(np.ones((6, 4), np.float32), (np.arange(6) % 3).astype(np.int32))
-    with pytest.raises(ArgumentError, match=r"one number for each class, but is \(\(3,\), \(3,\)\)"):
+    with pytest.raises(ArgumentError, match=r"of 3 classes, but is .* \(\(3,\), \(3,\)\)"):
         fl.run(data, fl.tasks.from_function(begin, two), fl.fedavg(fraction=1), rounds=1)
     own = fl.tasks.from_function(begin, two, lambda outputs, batch: (outputs[0] + outputs[1]).sum(1) + batch["y"])
     run = fl.run(data, own, fl.fedavg(fraction=1, batch_size=None, lr=0.5), rounds=1, evaluate=["test"])
