@@ -1,6 +1,7 @@
 """The examples do what they say."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def python(*arguments: str, cwd: Path) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "FEDLOOM_DATA": str(cwd)}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True).stdout
 
@@ -36,3 +37,23 @@ def test_experiment_files_are_experiments(file: Path) -> None:
 def test_quickstart(tmp_path: Path) -> None:
     assert "best test accuracy 9" in python(str(ROOT / "examples" / "quickstart.py"), cwd=tmp_path)
     assert (tmp_path / "iid-and-shards.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "needs", "left"),
+    [
+        ("flax_transformer", ["1"], ["flax"], []),
+        ("sklearn_csv", ["1"], ["sklearn"], ["people.csv"]),
+        ("search", ["1", "1"], ["optuna"], []),
+        pytest.param("keras_cnn", ["1"], ["keras"], ["mnist.keras"], marks=pytest.mark.slow),
+        pytest.param("torch_resnet", ["1", "1"], ["torch", "torchax"], ["resnet.pt"], marks=pytest.mark.slow),
+    ],
+)
+def test_scripts_run_by_themselves(
+    name: str, arguments: list[str], needs: list[str], left: list[str], tmp_path: Path
+) -> None:
+    for library in needs:
+        pytest.importorskip(library)
+    told = python(str(ROOT / "examples" / f"{name}.py"), *arguments, cwd=tmp_path)
+    assert re.search(r"accuracy \d+\.\d\d%", told)
+    assert all((tmp_path / file).exists() for file in left)
