@@ -29,7 +29,7 @@ class Transformer(nn.Module):
         return nn.Dense(self.characters)(nn.LayerNorm()(h))
 
 
-rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 engine = fl.engines.compiled()  # before anything computes, so that JAX shows every core
 plays = fl.data.shakespeare(longest=40, least_lines=300)  # roles with much to say; lines in pieces of 40 characters
 data = plays.partition(fl.partition.natural())

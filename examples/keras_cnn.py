@@ -13,7 +13,7 @@ from keras import layers
 
 import fedloom as fl
 
-rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 12
 engine = fl.engines.compiled()  # before anything computes, so that JAX shows every core
 keras.utils.set_random_seed(0)
 model = keras.Sequential([
@@ -33,8 +33,7 @@ algorithm = fl.fedavg(fraction=0.05, epochs=2, batch_size=20, lr=0.1)
 run = fl.run(data, task, algorithm, rounds=rounds, evaluate=["test"], every=5, engine=engine)
 print(f"test accuracy {run.history.last('test_accuracy'):.2%} after {rounds} rounds")
 
-trained = task.give_back(run.variables)  # the model above, with the trained weights
-trained.save("mnist.keras")
+task.give_back(run.variables).save("mnist.keras")  # the model above, with the trained weights
 pixels, labels = (fl.data.mnist().columns[name][-1000:] for name in ("x", "y"))
 guesses = keras.saving.load_model("mnist.keras").predict(pixels[..., None] / 255, verbose=0).argmax(axis=1)
 print(f"mnist.keras on the last thousand digits: {(guesses == labels).mean():.2%}")

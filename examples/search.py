@@ -36,8 +36,6 @@ def objective(trial: optuna.Trial) -> float:
     return run.history.last("validation_accuracy")
 
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
 study.optimize(objective, n_trials=trials)
-chosen = study.best_params | study.best_trial.user_attrs
-print(f"two layers: validation accuracy {study.best_value:.2%} with {chosen}")
+print(f"two layers: accuracy {study.best_value:.2%} with {study.best_params | study.best_trial.user_attrs}")

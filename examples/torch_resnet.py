@@ -1,8 +1,7 @@
-"""A PyTorch ResNet-18 with batch norm, compiled, and trained by clients whose classes differ.
+"""A PyTorch ResNet-18 with batch norm, compiled, and trained by clients whose classes differ: on CIFAR-10 if that is in
+the data folder (FEDLOOM_DATA), else on MNIST, which is inside the package. ResNet-18 itself has width 64.
 
-On CIFAR-10 if that is in the data folder (FEDLOOM_DATA), else on MNIST, which is inside the package.
-
-usage: python examples/torch_resnet.py [ROUNDS [WIDTH]]        (ResNet-18 itself has width 64)
+usage: python examples/torch_resnet.py [ROUNDS [WIDTH]]
 """
 
 import sys
@@ -19,12 +18,10 @@ class Block(nn.Module):
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
         first = nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
-        second = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
-        self.body = nn.Sequential(*first, *second)
+        self.body = nn.Sequential(*first, nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after))
         self.around = nn.Identity() if stride == 1 else nn.Conv2d(before, after, 1, stride)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Of pictures, colours first."""
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # noqa: D102
         return torch.relu(self.body(x) + self.around(x))
 
 
@@ -32,9 +29,8 @@ rounds, w = (int(given) for given in [*sys.argv[1:], "4", "4"][:2])
 try:
     data, shape = fl.data.cifar10(), (3, 32, 32)
 except fl.errors.DataError as error:
-    print(f"Without CIFAR-10, on MNIST: {error}")
+    print(f"On MNIST: {error}")
     data, shape = fl.data.mnist(), (1, 28, 28)
-
 torch.manual_seed(0)
 stem = nn.Conv2d(shape[0], w, 3, 1, 1, bias=False), nn.BatchNorm2d(w), nn.ReLU()
 blocks = [Block(w * a // b, w * a, b) for a, b in [(1, 1), (1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2), (8, 1)]]

@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 import warnings
 
@@ -79,3 +81,40 @@ def test_what_is_missing_is_told(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(MissingExtra, match=r"this needs tensorflow: pip install 'fedloom\[tensorflow\]'"):
         TensorflowClient(Line(), {})
+
+
+REMEMBERS = """
+import keras, numpy as np, tensorflow as tf
+from fedloom.clients import Broadcast, TensorflowClient
+
+class Line(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(0.0)
+        self.optimizer = keras.optimizers.Adam()
+
+    @tf.function
+    def train_step(self, x, y, lr):
+        self.optimizer.learning_rate = lr
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.w * x - y) ** 2)
+        self.optimizer.apply_gradients([(tape.gradient(loss, self.w), self.w)])
+
+    def test_step(self, x, y):
+        return {}
+
+module, x = Line(), np.ones(4, np.float32)
+client = TensorflowClient(module, {"train": {"x": x, "y": x}})
+told = Broadcast(client.weights(), 0, 0.1, 2, 2, (1, 2))
+steps = [float(*client.fit(told).weights.values()) for _ in range(2)]
+print(steps[0] == steps[1] > 0, int(module.optimizer.iterations))
+"""
+
+
+@pytest.mark.slow
+def test_an_optimiser_of_its_own_begins_anew() -> None:
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+    done = subprocess.run(
+        [sys.executable, "-c", REMEMBERS], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "True 4", done.stderr[-2000:]
