@@ -17,6 +17,7 @@ from fedloom.errors import ArgumentError, require
 from fedloom.tasks.forms import fast
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
+from fedloom.tasks.recurrence import STEPS, recurrent
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import Told, as_before, library, trained, whole_as_float
 
@@ -123,7 +124,15 @@ def _world() -> Any:
     alone = lambda x, use_input_stats=True, **rest: _normalised((), x, training=use_input_stats, **rest)  # noqa: E731
     world.override_op_definition(torch.nn.functional.batch_norm, partial(_normalised, (0,)))
     world.override_op_definition(torch.nn.functional.instance_norm, alone)
+    for kind in STEPS:
+        world.override_op_definition(getattr(torch, kind), partial(_recurrent, world, kind))
     return world
+
+
+def _recurrent(world: Any, kind: str, *given: Any) -> Any:
+    """As PyTorch's recurrent layers, by JAX's loops."""
+    found = recurrent(kind, world.get_and_rotate_prng_key(), *world.t2j_iso(given))
+    return world.j2t_iso(found)
 
 
 def _normalised(
