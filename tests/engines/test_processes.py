@@ -29,27 +29,14 @@ def test_numpy_clients_in_processes_learn_what_is_computed_by_hand() -> None:
 
 def test_a_process_that_dies_is_replaced_and_its_clients_run_again(tmp_path) -> None:
     task = fl.clients.task(LineClient, fatal=2.0, folder=str(tmp_path))
-    alone, hurt = (run(fl.engines.processes(2), t) for t in (fl.clients.task(LineClient), task))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["died-0", "died-1"]
-    assert hurt.variables.params["w"].tobytes() == alone.variables.params["w"].tobytes()
+    hurt = run(fl.engines.processes(2), task, rounds=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["died-0"]
+    assert float(hurt.variables.params["w"]) == np.float32(0.75 * np.mean(VALUES))  # exact in binary
 
 
-def test_weights_by_accuracy_come_from_what_clients_say() -> None:
-    algorithm = fl.fedavg(fraction=1.0, lr=0.5, batch_size=1, weighting=fl.combine.by_accuracy(on="test"))
-    compiled = fl.run(points(VALUES), quadratic(), algorithm, rounds=1, evaluate=["test"])
-    done = run(fl.engines.processes(1), fl.clients.task(LineClient), algorithm, rounds=1)
-    assert done.variables.params["w"] > 0  # those near what they have count, not all alike
-    assert compiled.history.last("round") == done.history.last("round")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [("shape", r"client 1 sent back an array of shape \(3,\) for w"), ("nan", "client 1 sent back w with numbers"),
-     ("raises", "no thanks")],
-)  # fmt: skip
-def test_what_a_client_does_wrong_is_told_with_its_name(wrong: str, told: str) -> None:
-    with pytest.raises((CrewError, ArithmeticError), match=told):
-        run(fl.engines.processes(1, pieces=1), fl.clients.task(LineClient, wrong=wrong))
+def test_what_a_client_raises_is_raised_here() -> None:
+    with pytest.raises(ArithmeticError, match="no thanks"):
+        run(fl.engines.processes(1), fl.clients.task(LineClient, wrong="raises"))
 
 
 def test_processes_that_cannot_begin_are_an_error_soon() -> None:

@@ -8,7 +8,7 @@ import fedloom as fl
 from fedloom.engines.crew import Crew
 from fedloom.engines.spread import cut
 from fedloom.engines.spreading import Spreading
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, CrewError
 from fedloom.trees import flatten
 
 VALUES = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0]
@@ -101,3 +101,24 @@ def test_users_with_code_and_models_of_their_own_learn_what_the_compiled_ones_do
     np.testing.assert_allclose(own.variables.params["w"], both, rtol=1e-5)
     for metric in ("test_loss", "test_accuracy", "steps"):
         assert own.history.last(metric) == pytest.approx(compiled.history.last(metric), rel=1e-5), metric
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [("shape", r"client \d sent back an array of shape \(3,\) for w"), ("nan", r"client \d sent back w with numbers")],
+)
+def test_what_a_client_does_wrong_is_told_with_its_name(wrong: str, told: str) -> None:
+    with pytest.raises(CrewError, match=told):
+        native(fl.fedavg(fraction=1.0, lr=0.5), wrong=wrong)
+
+
+def test_clients_with_code_of_their_own_say_what_their_models_are_worth() -> None:
+    """Only the client whose examples are 0 is content with the model it is sent, 0, so that hardly another counts."""
+    by_accuracy = fl.combine.by_accuracy(on="test", moment="before")
+    done = native(fl.fedavg(fraction=1.0, lr=1.0, weighting=by_accuracy), rounds=1)
+    assert float(done.variables.params["w"]) == pytest.approx(0, abs=1e-3)
+
+
+def native(algorithm, rounds: int = 2, **options):
+    task = fl.clients.task(LineClient, **options)
+    return fl.run(points(VALUES), task, algorithm, rounds=rounds, evaluate=["test"], engine=Alone(1, pieces=4))
