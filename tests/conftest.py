@@ -14,16 +14,17 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # tests side by side: compi
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     os.environ["XDG_CACHE_HOME"] = str(home / "fedloom-tests" / worker)
 
-if "XLA_FLAGS" not in os.environ:  # programs that run for milliseconds are compiled quickly, not well
+collect_ignore = ["mpi_cases.py", "mpi_faults.py"]  # what ranks run; they have no tests of their own
+
+if hurried := "XLA_FLAGS" not in os.environ:  # programs that run for milliseconds are compiled quickly, not well
     os.environ["XLA_FLAGS"] = " ".join((
         "--xla_cpu_use_fusion_emitters=false",
         "--xla_backend_optimization_level=0",
         "--xla_llvm_disable_expensive_passes=true",
     ))  # fmt: skip
-
-collect_ignore = ["mpi_cases.py", "mpi_faults.py"]  # what ranks run; they have no tests of their own
-
 compiled()  # shows every core to JAX and turns the compilation cache on, before any test computes
+if hurried:
+    del os.environ["XLA_FLAGS"]  # what tests start in other processes trains for real
 
 
 def make(sizes: list[int], features: int = 4, classes: int = 3, seed: int = 0, test: int = 30) -> FederatedData:
