@@ -19,13 +19,11 @@ TIMINGS = 4  # parts that the timed rounds are split into; the clock is read aft
 
 
 def federated(workload: Workload, seed: int) -> fl.data.FederatedData:
-    """The clients as fedloom wants them; a few of the examples stand for a test set."""
+    """The clients as fedloom wants them."""
     drawn = workload.draw(seed)
     numbers = np.arange(len(drawn.y), dtype=np.int32)
     clients = {"train": fl.data.Ranges(drawn.start, drawn.size)}
-    return fl.data.FederatedData(
-        workload.name, {"x": drawn.x, "y": drawn.y}, CLASSES, numbers, clients, {"test": numbers[:1000]}
-    )
+    return fl.data.FederatedData(workload.name, {"x": drawn.x, "y": drawn.y}, CLASSES, numbers, clients, {})
 
 
 def build(workload: Workload, seed: int, group: int | None, spread: bool) -> list[Program]:
