@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ import timing
 import typer
 
 import fedloom as fl
-from fedloom.tasks import Task
+from fedloom.tasks import Task, forms
 
 CLIENTS, FRACTION, BATCH, LR = 100, 0.1, 10, 0.1
 Round = Callable[[], Any]
@@ -161,14 +160,13 @@ def stepping(outputs: Callable[[Any, Any], Any], params: Any, arranged: Callable
 
 
 @contextmanager
-def as_traced(make: str) -> Iterator[None]:
-    """Inside, an adapter rewrites nothing."""
-    adapter: Any = sys.modules[f"fedloom.tasks.from_{make}"]
-    before, adapter.fast = adapter.fast, lambda function: function
+def as_traced() -> Iterator[None]:
+    """Inside, adapters rewrite nothing."""
+    before, forms.fast = forms.fast, lambda function: function
     try:
         yield
     finally:
-        adapter.fast = before
+        forms.fast = before
 
 
 def rounds_of(data: Any, task: Task, rounds: int) -> Round:
@@ -194,7 +192,7 @@ def variants(data: Any, chosen: list[str], rounds: int) -> dict[str, Round]:
         make = MODELS[name]
         try:
             task, loop = make()
-            with as_traced(make.__name__):
+            with as_traced():
                 plain, _ = make()
         except ImportError as error:
             print(f"{name} is left out: {error}")

@@ -11,7 +11,7 @@ from fedloom.clients.client import Answer, Broadcast, Weights
 from fedloom.clients.inputs import Inputs, looked
 from fedloom.clients.judging import judged
 from fedloom.errors import require
-from fedloom.tasks.from_keras import SEED, called
+from fedloom.tasks.from_keras import SEED, called, shape_of
 from fedloom.tasks.task import Batch
 
 Memory = list[tuple[Any, np.ndarray]]
@@ -35,7 +35,7 @@ class KerasClient:
         require(getattr(model, "compiled", False), "model", "compiled: model.compile(optimizer, loss)", model)
         require(model.built, "model", "built: give it an Input, or call it once on a batch", model.name)
         self.model, self.examples = model, examples
-        self.inputs = inputs if inputs is not None else _shape(model)
+        self.inputs = inputs if inputs is not None else shape_of(model)
         if model not in BEGUN:
             BEGUN[model] = _begun(model)
 
@@ -106,10 +106,3 @@ def _floating(variable: Any) -> bool:
 def _seeds(model: Any) -> list[Any]:
     """The variables that random numbers come from."""
     return [v for v in model.variables if v.path.split("/")[-1] == SEED]
-
-
-def _shape(model: Any) -> tuple[int, ...] | None:
-    """The shape of an example that a model with one input wants, if it says it whole."""
-    shape = getattr(model, "input_shape", None)
-    whole = isinstance(shape, tuple) and all(isinstance(n, int) for n in shape[1:])
-    return shape[1:] if whole and shape is not None else None

@@ -7,9 +7,10 @@ what, or died over it, changes a bit of the result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,7 @@ from fedloom.trees import flatten
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
+S = TypeVar("S")
 JUDGED = 1000  # examples that clients with code of their own judge at once
 
 
@@ -46,11 +48,7 @@ class Spread(Program):
 
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""
-        parts = []
-        for number in range(first, first + rounds):
-            state, did = self.one(state, number, number == first + rounds - 1)
-            parts.append(did)
-        return state, jax.tree.map(lambda *a: np.stack([np.asarray(b) for b in a]), *parts)
+        return in_rounds(self.one, state, first, rounds)
 
     def one(self, state: ServerState, number: int, last: bool) -> tuple[ServerState, Rounds]:
         """The state after one more round."""
@@ -92,6 +90,15 @@ class Spread(Program):
         sums = {name: np.array([[one[name] for one in piece] for piece in found]).sum(0) for name in metrics}
         count = sums.pop("count")
         return {name: value / count for name, value in sums.items()}
+
+
+def in_rounds(one: Callable[[S, int, bool], tuple[S, Rounds]], state: S, first: int, rounds: int) -> tuple[S, Rounds]:
+    """The state some rounds later, and what they did, each told its number and whether it is the last."""
+    parts = []
+    for number in range(first, first + rounds):
+        state, did = one(state, number, number == first + rounds - 1)
+        parts.append(did)
+    return state, jax.tree.map(lambda *a: np.stack([np.asarray(b) for b in a]), *parts)
 
 
 def cut(cohort: Int[np.ndarray, "X m"], steps: Int[np.ndarray, "X m"], most: int) -> Int[np.ndarray, "X p c"]:

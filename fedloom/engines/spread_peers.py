@@ -20,7 +20,7 @@ from fedloom.engines.pairs import Everyone
 from fedloom.engines.peers import Peers, Round, outgoing, placed
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Rounds
-from fedloom.engines.spread import cut
+from fedloom.engines.spread import cut, in_rounds
 from fedloom.engines.store import View
 from fedloom.local import Sent
 from fedloom.mixing import Neighbours
@@ -39,11 +39,7 @@ class SpreadPeers(Peers):
 
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""
-        parts = []
-        for number in range(first, first + rounds):
-            state, did = self.one(state, number, number == first + rounds - 1)
-            parts.append(did)
-        return state, jax.tree.map(lambda *a: np.stack([np.asarray(b) for b in a]), *parts)
+        return in_rounds(self.one, state, first, rounds)
 
     def one(self, state: PeerState, number: int, last: bool) -> tuple[PeerState, Rounds]:
         """The state after one more round."""

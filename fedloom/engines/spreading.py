@@ -66,10 +66,11 @@ class Spreading:
             self.check(algorithm, native, observed)
         own = not isinstance(sized[0], Algorithm)
         station = NativeStation if native else Station
-        crew = self.crew(partial(station, data, task, sized, list(seeds), observed))
+        make = partial(station, data, task, sized, list(seeds), observed)
         kind = SpreadPeers if own else Spread
         if not native:
             plain = Compiled(devices=1).program(data, task, sized, seeds, observed, clock)
+            crew = self.crew(make)
             return kind(**{f.name: getattr(plain, f.name) for f in fields(plain)}, crew=crew, pieces=self.pieces)
         machine.devices()
         mesh = machine.mesh(machine.devices()[:1])
@@ -80,7 +81,7 @@ class Spreading:
         numbers, m = np.array(seeds, np.uint32), first.cohort(len(data))
         never = Judge(task, layout, kept, 1)
         stacked = machine.place(stack(sized), mesh)
-        return kind(task, stacked, data, layout, kept, never, numbers, m, clock, crew, self.pieces)
+        return kind(task, stacked, data, layout, kept, never, numbers, m, clock, self.crew(make), self.pieces)
 
     def check(self, algorithm: Method, native: bool, observed: bool) -> None:
         """Raise an :class:`ArgumentError` unless the algorithm can be spread."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,17 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     models, under ``vmap`` over clients' weights and inside compiled loops.
     """
     return rewritten(function, RULES)
+
+
+def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Callable[..., Any]:
+    """A model as a task applies it, its operations in fast forms.
+
+    Arguments:
+        forward: (parameters, state, what the model sees, key) → (outputs, new state).
+        look: the column x → what the model sees.
+    """
+    quick = fast(forward)
+    return lambda variables, x, key: quick(variables.params, variables.state, look(x), key)
 
 
 def _convolution(operation: Operation, x: Array, w: Array) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import require
-from fedloom.tasks.forms import fast
+from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
@@ -82,11 +82,6 @@ def from_equinox(
             return found, aside
         return found, whole_as_float(dict(zip(buffers, jax.tree.leaves(eqx.filter(after, eqx.is_array)), strict=True)))
 
-    quick = fast(forward)
-
-    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
-        return quick(variables.params, variables.state, look(x), key)
-
     def give_back(variables: Variables) -> Any:
         found = trained(variables, shapes)
         model, own = whole(
@@ -96,4 +91,4 @@ def from_equinox(
         return model if state is None else (model, own)
 
     called = name or type(module).__name__
-    return supervised(called, init, apply, loss, metrics=metrics, give_back=give_back)
+    return supervised(called, init, applied(forward, look), loss, metrics=metrics, give_back=give_back)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require
-from fedloom.tasks.forms import fast
+from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
@@ -60,12 +60,7 @@ def from_flax(
     else:
         require(isinstance(module, nnx.Module), "module", "a flax.linen.Module or flax.nnx.Module", module)
         init, forward, give_back = _nnx(module)
-    quick = fast(forward)
-
-    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
-        return quick(variables.params, variables.state, look(x), key)
-
-    return supervised(called, init, apply, loss, metrics=metrics, give_back=give_back)
+    return supervised(called, init, applied(forward, look), loss, metrics=metrics, give_back=give_back)
 
 
 def _example(inputs: Inputs, like: Any, look: Callable[[Array], Array]) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedloom.tasks.forms import fast
+from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
@@ -52,13 +52,8 @@ def from_function(
     def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
         return apply(params, state, x, key) if stateful else (apply(params, x), state)
 
-    quick = fast(forward)
-
-    def applied(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
-        return quick(variables.params, variables.state, look(x), key)
-
     def give_back(variables: Variables) -> PyTree:
         mine = restored(variables, begin)
         return (mine.params, mine.state) if stateful else mine.params
 
-    return supervised(name, begin, applied, loss, metrics=metrics, give_back=give_back)
+    return supervised(name, begin, applied(forward, look), loss, metrics=metrics, give_back=give_back)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import require
-from fedloom.tasks.forms import fast
+from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
@@ -61,7 +61,7 @@ def from_keras(
     types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in zip(others, kept, strict=True)}
     shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
     whole = loss == "next_token" or _wants_whole(model)
-    look = seen(inputs if inputs is not None else _shape(model), tokens=whole)
+    look = seen(inputs if inputs is not None else shape_of(model), tokens=whole)
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
         return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
@@ -76,11 +76,6 @@ def from_keras(
         fresh = {slots[id(v)]: a for v, a in zip(rest, after, strict=True) if id(v) in slots}
         return (outputs, sum(penalties, jnp.float32(0))), whole_as_float(fresh)
 
-    quick = fast(forward)
-
-    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
-        return quick(variables.params, variables.state, look(x), key)
-
     def give_back(variables: Variables) -> Any:
         found = trained(variables, shapes)
         for n, v in zip(names, learnt, strict=True):
@@ -90,7 +85,13 @@ def from_keras(
         return model
 
     return supervised(
-        name or model.name, init, apply, loss, metrics=metrics, give_back=give_back, extra=lambda found: found
+        name or model.name,
+        init,
+        applied(forward, look),
+        loss,
+        metrics=metrics,
+        give_back=give_back,
+        extra=lambda found: found,
     )
 
 
@@ -102,7 +103,7 @@ def called(variables: Sequence[Any], model: str) -> list[str]:
     return names
 
 
-def _shape(model: Any) -> tuple[int, ...] | None:
+def shape_of(model: Any) -> tuple[int, ...] | None:
     """The shape of an example that a model with one input wants, if it says it whole."""
     shape = getattr(model, "input_shape", None)
     if not isinstance(shape, tuple) or any(isinstance(n, tuple | list) for n in shape) or None in shape[1:]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require
-from fedloom.tasks.forms import fast
+from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.recurrence import STEPS, recurrent
@@ -80,11 +80,6 @@ def from_torch(
             fresh = {n: t.jax() for n, t in aside.items()}
         return outputs, whole_as_float(fresh)
 
-    quick = fast(forward)
-
-    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
-        return quick(variables.params, variables.state, look(x), key)
-
     def give_back(variables: Variables) -> Any:
         found = trained(variables, shapes)
         with torch.no_grad():
@@ -94,7 +89,9 @@ def from_torch(
                 b.copy_(torch.from_numpy(np.array(as_before({n: found[f"state.{n}"]}, types)[n])))
         return module
 
-    return supervised(name or type(module).__name__, init, apply, loss, metrics=metrics, give_back=give_back)
+    return supervised(
+        name or type(module).__name__, init, applied(forward, look), loss, metrics=metrics, give_back=give_back
+    )
 
 
 def _wants_whole(module: Any) -> bool:
