@@ -104,6 +104,7 @@ class Cohort:
         clients: who they are; -1 is nobody.
         which: of a stack that is sent, the one that each of them is.
         kept: what each of them kept until now, (X, m, …).
+        first: the number of the first client of the data, from which random keys are made.
     """
 
     task: Task
@@ -116,6 +117,7 @@ class Cohort:
     clients: Int[Array, "X m"]
     which: Int[Array, "X m"] | None = None
     kept: PyTree | None = None
+    first: Int[Array, ""] | int = 0
 
     @cached_property
     def many(self) -> Int[Array, "X 1"]:
@@ -185,8 +187,9 @@ class Cohort:
         client = jnp.take_along_axis(self.clients, at, 1)
         n = jnp.where(taken, view.size[client], 0)
         steps = jax.vmap(lambda a, s: a.steps(s, self.plan.rows))(local, n).astype(jnp.int32)
+        numbers = client + self.first
         begun, ordered = jax.vmap(lambda a, r: (a.begun(r), a.ordered(r)))(local, self.round)
-        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, client)
+        keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, numbers)
         ahead = spread(self.plan, _segment(self.task, self.plan), "llllllxxxs")
         work = ahead(lanes.work, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
         return work, n, steps

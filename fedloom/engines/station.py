@@ -40,6 +40,7 @@ class Station:
     Arguments:
         data, task, algorithms, seeds: of the experiments.
         observed: whether all replies are wanted.
+        first: the number of the first client of the data, from which random keys are made.
     """
 
     data: FederatedData
@@ -47,6 +48,7 @@ class Station:
     algorithms: Sequence[Method]
     seeds: Sequence[int]
     observed: bool = False
+    first: int = 0
 
     @cached_property
     def plan(self) -> Plan:
@@ -81,7 +83,8 @@ class Station:
         """Some clients' local work in a round."""
         rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
         told, view = unflatten(self.like, dict(sent)), self.store.view(clients)
-        total, keeps = _work(self.task, self.plan, self.algorithm, view, told, seeds, rounds, clients, kept, None)
+        given = self.algorithm, view, told, seeds, rounds, clients, kept, None, np.int32(self.first)
+        total, keeps = _work(self.task, self.plan, *given)
         return (*jax.tree.map(np.asarray, (total, keeps)), {})
 
     def apart(self, _: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], sent: Sent) -> Total:
@@ -89,7 +92,8 @@ class Station:
         rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
         own = np.broadcast_to(np.arange(clients.shape[1], dtype=np.int32), clients.shape)
         view = self.store.view(clients)
-        total, _keeps = _work(self.task, self.plan, self.algorithm, view, sent, seeds, rounds, clients, None, own)
+        given = self.algorithm, view, sent, seeds, rounds, clients, None, own, np.int32(self.first)
+        total, _keeps = _work(self.task, self.plan, *given)
         found: Total = jax.tree.map(np.asarray, total)
         return found
 
@@ -106,8 +110,9 @@ def _work(
     clients: Int[Array, "X c"],
     kept: PyTree | None,
     which: Int[Array, "X c"] | None,
+    first: Int[Array, ""],
 ) -> tuple[Total, PyTree]:
-    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, which, kept))
+    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, which, kept, first))
 
 
 @dataclass

@@ -1,0 +1,238 @@
+"""Arithmetic: what a server does with updates, by the functions that the simulation compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import fedloom.engines.devices as machine
+from fedloom.algorithms import Algorithm, Method, ServerState
+from fedloom.combine.replies import Replies
+from fedloom.engines.lanes import Total, _add
+from fedloom.engines.plan import Plan
+from fedloom.engines.program import Round
+from fedloom.engines.schedule import INIT, cohorts, stream
+from fedloom.engines.store import View
+from fedloom.errors import require
+from fedloom.federation.schema import Schema
+from fedloom.local import Sent
+from fedloom.tasks.task import Task, Variables
+from fedloom.trees import flatten, member, names, stack, unflatten
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, PyTree
+
+
+Updates = Iterable[Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What is known of an update beside its arrays.
+
+    Arguments:
+        number: of the participant.
+        examples: how many it trained on.
+        readings: what the weighting looks at.
+    """
+
+    number: int
+    examples: int
+    readings: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A server's part of an algorithm; build it with :func:`arithmetic`."""
+
+    task: Task
+    algorithm: Algorithm
+    seed: int
+
+    @cached_property
+    def first(self) -> ServerState:
+        """The state before the first round; participants keep what they keep themselves."""
+        return replace(jax.jit(self._begun)(np.uint32(self.seed)), kept=None)
+
+    def _begun(self, seed: Array) -> ServerState:
+        return self.algorithm.init(self.task.init(stream(seed, INIT)), 1)
+
+    @cached_property
+    def like(self) -> ServerState:
+        """A state, in shapes."""
+        shapes: ServerState = jax.eval_shape(lambda: replace(self._begun(jnp.uint32(0)), kept=None))
+        return shapes
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """What of a model never leaves a participant, by name."""
+        shapes = self.like.variables
+        private = jax.eval_shape(self.algorithm.local.hides, shapes)
+        return frozenset(private)
+
+    @cached_property
+    def state_schema(self) -> Schema:
+        """What the file of a state holds."""
+        return Schema.of(shapes(self.like))
+
+    @cached_property
+    def model_schema(self) -> Schema:
+        """What participants are sent."""
+        return Schema.of(self.shown(shapes(self.like.sent), "variables."))
+
+    @cached_property
+    def update_schema(self) -> Schema:
+        """What they send back."""
+        reply = {"update": self.like.variables, "aside": self.like.aside}
+        return Schema.of(self.shown(shapes(reply), "update."))
+
+    def shown(self, arrays: Mapping[str, Any], lead: str) -> dict[str, Any]:
+        """The same without what never leaves a participant."""
+        private = {f"{lead}{name}" for name in self.hidden}
+        return {name: a for name, a in arrays.items() if name not in private}
+
+    def sent(self, state: ServerState) -> dict[str, np.ndarray]:
+        """What participants are sent."""
+        return self.shown(flatten(state.sent), "variables.")
+
+    def state(self, arrays: dict[str, np.ndarray]) -> ServerState:
+        """A state from its file."""
+        return unflatten(self.like, arrays)
+
+    def preference(self, round: int, participants: int) -> list[int]:
+        """All participants' numbers in the order in which a round would have them: the simulation's cohort first."""
+        seeds, rounds = np.array([self.seed], np.uint32), np.array([round], np.int32)
+        order: list[int] = np.asarray(cohorts(seeds, rounds, np.int32(participants), m=participants))[0, 0].tolist()
+        return order
+
+    def ordered(self, given: Sequence[Contribution]) -> list[int]:
+        """The places of contributions in the order in which the simulation adds them up: the longest work first."""
+        sizes = np.array([one.examples for one in given], np.int32)
+        local = self.algorithm.local
+        steps = np.asarray(local.steps(sizes, local.rows(sizes)))
+        return [int(i) for i in np.argsort(-steps, kind="stable")]
+
+    def norm(self, update: Mapping[str, np.ndarray]) -> float:
+        """The L2 norm of an update's parameters."""
+        squares = [np.vdot(a, a) for name, a in update.items() if name.startswith("update.params.")]
+        return float(np.sqrt(np.sum(squares, dtype=np.float64)))
+
+    def step(
+        self,
+        state: ServerState,
+        given: Sequence[Contribution],
+        updates: Updates,
+        everyone: int,
+    ) -> tuple[ServerState, float]:
+        """The state after a round, and ‖mean update‖.
+
+        Arguments:
+            given, updates: of those that count, in the same order.
+            everyone: K, how many participants there are.
+        """
+        one = jax.tree.map(lambda a: a[None], state)
+        total = (self._kept if self.algorithm.stacked else self._added)(one, given, updates)
+        mean, norm = _mean(total)
+        ahead: ServerState = member(_apply(self._stacked, one, mean, total.aside, everyone), 0)
+        return ahead, float(norm[0])
+
+    @cached_property
+    def _stacked(self) -> Algorithm:
+        return stack([self.algorithm])
+
+    def _reply(self, state: ServerState, update: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
+        """An update as trees, nothing where it is hidden."""
+        like = {"update": state.variables, "aside": state.aside}
+        given = {name: update[name] if name in update else np.zeros(a.shape[1:], a.dtype)
+                 for name, a in zip(names(like), jax.tree.leaves(like), strict=True)}  # fmt: skip
+        return unflatten(like, given)
+
+    def _added(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
+        """Σ weight · update, one after the other."""
+        zeros = jax.tree.map(jnp.zeros_like, {"update": state.variables, "aside": state.aside})
+        total = Total(zeros["update"], jnp.zeros(1), zeros["aside"], jnp.zeros(1))
+        for one, update in zip(given, updates, strict=True):
+            reply = jax.tree.map(lambda a: a[None, None], self._reply(state, update))
+            total = _more(self.algorithm, total, reply, np.float32(one.examples))
+        return total
+
+    def _kept(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
+        """The same where weights depend on each other: all updates are there at once."""
+        replies = [self._reply(state, update) for update in updates]
+        every = jax.tree.map(lambda *a: jnp.stack(a)[None], *replies)
+        aside = jax.tree.map(lambda a: a.sum(1), every["aside"])
+        sizes = np.array([one.examples for one in given], np.int32)
+        read = {need.name: np.array([[one.readings[need.name] for one in given]], np.float32)
+                for need in self.algorithm.readings}  # fmt: skip
+        held = Total(every["update"], jnp.zeros(1), aside, jnp.zeros(1))
+        return _weighed(self._plan, self._stacked, held, read, state.round, sizes)
+
+    @cached_property
+    def _plan(self) -> Plan:
+        mesh = machine.mesh(machine.devices()[:1])
+        return Plan(mesh, 1, 1, None, False, 1, False, True, False, False)
+
+
+def arithmetic(task: Task, algorithm: Method, seed: int) -> Arithmetic:
+    """A server's part of an algorithm, if that has one."""
+    need = "one with a server and one model for all: fedavg, fedsgd, fedprox, scaffold, fedper, …"
+    require(isinstance(algorithm, Algorithm) and algorithm.has_server, "algorithm", need, type(algorithm).__name__)
+    assert isinstance(algorithm, Algorithm)
+    require(0 <= seed < 2**32, "seed", "between 0 and 4294967295", seed)
+    machine.devices()
+    return Arithmetic(task, algorithm, seed)
+
+
+def shapes(tree: PyTree) -> dict[str, Any]:
+    """A tree of shapes as a flat dictionary with dotted names."""
+    return dict(zip(names(tree), jax.tree.leaves(tree), strict=True))
+
+
+@jax.jit
+def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples: Array) -> Total:
+    """A sum with one update more; the same operation as in :mod:`fedloom.engines.lanes`, so that bits agree."""
+    weight = algorithm.weighting.weigh(Replies(examples[None], jnp.ones(1, bool), {}))[None]
+    return Total(
+        jax.tree.map(_add(weight), total.update, reply["update"]),
+        total.weight + weight.sum(1),
+        jax.tree.map(_add(jnp.ones((1, 1))), total.aside, reply["aside"]),
+        total.computed,
+    )
+
+
+@partial(jax.jit, static_argnames="plan")
+def _weighed(
+    plan: Plan, algorithm: Algorithm, held: Total, read: dict[str, Array], round: Array, sizes: Array
+) -> Total:
+    view = View({}, jnp.zeros(1, jnp.int32), jnp.zeros_like(sizes), sizes)
+    clients = jnp.arange(len(sizes), dtype=jnp.int32)[None]
+    never: Any = None  # of the round's parts only its weighing is used, which reads no examples
+    return Round(never, plan, algorithm, view, {}, never).weighed(held, read, round, clients)
+
+
+@jax.jit
+def _mean(total: Total) -> tuple[Variables, Array]:
+    """The mean update and its norm; apart from the step that follows, or they would be rounded together."""
+    somebody = jnp.where(total.weight > 0, total.weight, 1)
+    mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
+    return mean, jax.vmap(optax.tree.norm)(mean.params)
+
+
+@partial(jax.jit, static_argnames="everyone")
+def _apply(algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: int) -> ServerState:
+    after = lambda a, s, u, told: a.apply(s, u, told, everyone)  # noqa: E731
+    done: ServerState = jax.vmap(after)(algorithm, state, mean, aside)
+    return done
+
+
+def told(like: Sent, arrays: Mapping[str, np.ndarray], first: Variables) -> Sent:
+    """What was sent as a tree; what never leaves a participant as it was at first."""
+    own = {f"variables.{name}": a for name, a in flatten(first).items()}
+    return unflatten(like, {name: arrays.get(name, own.get(name)) for name in names(like)})  # type: ignore[misc]

@@ -1,0 +1,534 @@
+"""Coordinator: what a server decides. It knows no network and no clock but the one it is given: tests run it under any
+weather.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fedloom.algorithms import ServerState
+from fedloom.errors import CheckpointError
+from fedloom.federation.arithmetic import Arithmetic, Contribution
+from fedloom.federation.disk import Disk
+from fedloom.federation.disk import digest as digest_of
+from fedloom.federation.journal import Closed, Journal, Member, Opened, Received, Refused
+from fedloom.federation.rules import Rules
+from fedloom.federation.schema import Unfit
+from fedloom.federation.wire import PROTOCOL
+from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
+from fedloom.runs.history import from_rows
+from fedloom.runs.stopping import Stop
+from fedloom.trees import flatten
+
+Evaluate = Callable[[ServerState], Mapping[str, float]]
+"""A state → what is measured of its model, by name."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a run is: what it computes, by which rules, and when it has done enough.
+
+    Arguments:
+        arithmetic: the server's part of the algorithm.
+        rules: how rounds begin and end.
+        stop: when it has done enough.
+        evaluate: what is measured after every round.
+        about: what participants are told of it, as JSON.
+        identity: what makes it this run and no other.
+        label: what it is called.
+    """
+
+    arithmetic: Arithmetic
+    rules: Rules
+    stop: Stop
+    evaluate: Evaluate
+    about: str
+    identity: Mapping[str, Any]
+    label: str = "a run"
+
+
+@dataclass
+class Presence:
+    """A participant that is there.
+
+    Arguments:
+        ready: whether it may be asked to work.
+        examples: how many it says it has.
+        seen: when it last gave a sign of life.
+        post: sends it an order.
+    """
+
+    ready: bool
+    examples: int
+    seen: float
+    post: Callable[[Order], None]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a round: the state after it and what is sent next, in files; and its row."""
+
+    state: ServerState
+    closed: Closed
+    counted: tuple[str, ...]
+
+
+Job = Callable[[], Done]
+"""The work of closing a round: long, and without any effect on the coordinator."""
+
+
+@dataclass
+class Counts:
+    """What has happened since the server began: bytes each way, and updates that came too late, by name."""
+
+    up: int = 0
+    down: int = 0
+    late: dict[str, int] = field(default_factory=dict)
+
+
+class Coordinator:
+    """A server's decisions.
+
+    Arguments:
+        course: what the run is.
+        journal, disk: what it must not forget.
+        clock: the time, in seconds since 1970.
+        run: a name for a new run.
+        log: told of what happens, by name.
+    """
+
+    def __init__(
+        self,
+        course: Course,
+        journal: Journal,
+        disk: Disk,
+        clock: Callable[[], float],
+        run: str,
+        log: Callable[..., None] = lambda event, **fields: None,
+    ) -> None:
+        self.course, self.journal, self.disk, self.clock, self.log = course, journal, disk, clock, log
+        self.rules, self.arithmetic = course.rules, course.arithmetic
+        self.present: dict[str, Presence] = {}
+        self.counts = Counts()
+        self.closing = False
+        self._resume(run)
+
+    def _resume(self, run: str) -> None:
+        """Stand where the journal says."""
+        now = self.clock()
+        if not self.journal.about():
+            state = self.arithmetic.first
+            files = self._keep(state)
+            self.journal.begin(run, self.course.identity, *files, now)
+        told = self.journal.about()
+        there, here = told["identity"], json.dumps(self.course.identity, sort_keys=True)
+        if there != here:
+            raise CheckpointError(
+                f"the folder holds another run ({there}), not this one ({here}): choose another folder"
+            )
+        last = self.journal.last()
+        self.run, self.began = told["run"], float(told["began"])
+        self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])
+        self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.read(self.state_file)))
+        self.history = from_rows(self.journal.rows())
+        self.members = self.journal.members()
+        self.round = last.round + 1 if last else 0
+        self.opened: Opened | None = None
+        self.received: dict[str, Received] = {}
+        self.expected: set[str] = set()
+        self.before = float(last.row["seconds"]) if last else 0.0  # seconds that the run took before now
+        self.since = now
+        self.not_before, self.waiting_since = now, now
+        self.back_by = now + self.rules.patience  # until then one waits for those who were there before a crash
+        if standing := self.journal.opened():
+            self.opened, self.received = standing
+            self.expected = set(self.opened.cohort) - self.received.keys()
+            self.opened = replace(self.opened, began=now)
+        self.stopped = self.course.stop.reason(self.history) if len(self.history) else None
+        for name in self.disk.names():
+            if name.endswith(".part"):  # after a crash its end may be anything
+                self.disk.remove(name)
+        self._tidy()
+
+    def _keep(self, state: ServerState) -> tuple[str, str]:
+        """Write a state and what participants are sent of it; the files' names."""
+        arithmetic = self.arithmetic
+        contents = (
+            arithmetic.state_schema.content(flatten(state)),
+            arithmetic.model_schema.content(arithmetic.sent(state)),
+        )
+        files = []
+        for content in contents:
+            files.append(digest_of(content))
+            if self.disk.size(files[-1]) != len(content):
+                self.disk.write(files[-1], content)
+        return files[0], files[1]
+
+    def _tidy(self) -> None:
+        """Take away files that nobody needs any more."""
+        kept = {self.state_file, self.model_file, *(update.file for update in self.received.values())}
+        for name in self.disk.names():
+            if name not in kept and not name.endswith(".part"):
+                self.disk.remove(name)
+
+    # Who is there
+
+    def attend(self, name: str, beat: Beat, post: Callable[[Order], None]) -> bool:
+        """A participant has come; whether it may stay. Orders are posted to it from now on."""
+        if beat.protocol != PROTOCOL:
+            older = "the participant's" if beat.protocol < PROTOCOL else "the server's"
+            post(_refusal(f"protocol {beat.protocol} ({beat.version}) there, {PROTOCOL} here: upgrade {older} fedloom"))
+            return False
+        if name not in self.present and len(self.present) >= self.rules.connections:
+            post(_refusal("so many are here that there is no room: come back later", again=30.0))
+            return False
+        member = self.members.get(name) or self.journal.join(name, self.clock())
+        self.members[name] = member
+        if member.offences >= self.rules.offences:
+            post(_refusal(f"{member.offences} updates of {name} were refused: it takes no part any more"))
+            return False
+        if known := self.present.get(name):
+            known.post(_refusal("somebody else has come with the same certificate"))
+        else:
+            self.log("came", name=name, number=member.number)
+        self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
+        about = self.course.about
+        post(Order(welcome=Welcome(run=self.run, number=member.number, about=about, beat=self.rules.beat)))
+        if self.stopped:
+            post(self._over(member))
+        elif self.opened and name in self.opened.cohort and name not in self.received:
+            self.expected.add(name)
+            self._ask(name)
+        return True
+
+    def beat(self, name: str, beat: Beat) -> None:
+        """A sign of life."""
+        if there := self.present.get(name):
+            there.ready, there.examples, there.seen = beat.ready, beat.examples, self.clock()
+
+    def leave(self, name: str, post: Callable[[Order], None]) -> None:
+        """A participant has gone, if it is still the one whom orders are posted to that way."""
+        if (there := self.present.get(name)) and there.post is post:
+            self._lose(name, "its connection has ended")
+
+    def _lose(self, name: str, why: str) -> None:
+        del self.present[name]
+        self.expected.discard(name)
+        self.log("left", name=name, why=why)
+
+    def _ask(self, name: str) -> None:
+        """Ask a participant to work in the round that is under way."""
+        assert self.opened is not None
+        left = max(0.0, self.opened.began + self.rules.deadline - self.clock())
+        self.present[name].post(
+            Order(
+                work=Work(
+                    round=self.opened.round, attempt=self.opened.attempt, model=self.model_file,
+                    size=self.disk.size(self.model_file), seconds=left, counted=self.members[name].counted,
+                )
+            )
+        )  # fmt: skip
+
+    def _over(self, member: Member) -> Order:
+        size = self.disk.size(self.model_file)
+        return Order(over=Over(why=self.stopped, model=self.model_file, size=size, counted=member.counted))
+
+    # Files
+
+    def readable(self, file: str) -> bool:
+        """Whether participants may fetch a file: the model that stands."""
+        return file == self.model_file
+
+    def held(self, name: str, file: str) -> Place:
+        """How many bytes of a file this participant has pushed."""
+        whole = self.disk.size(file) if any(u.file == file for u in self.received.values()) else None
+        return Place(start=whole or self.disk.size(self._part(name, file)) or 0)
+
+    def take(self, name: str, file: str, start: int, size: int, content: bytes) -> int:
+        """Some bytes of a file that a participant pushes; how many there are then. Raises :class:`Unfit` for what no
+        update can be.
+        """
+        most = self.arithmetic.update_schema.most
+        if size > most or start + len(content) > size:
+            raise Unfit(f"a file of {max(size, start + len(content)):,} bytes; the largest has {most:,}")
+        if self.opened is None or name not in self.opened.cohort or name in self.received or self.closing:
+            return size  # nobody waits for it: what there is to say of it is said when it is submitted
+        part = self._part(name, file)
+        have = self.disk.size(part) or 0
+        if start > have:
+            return have
+        if start == 0:
+            self._drop(name)
+        self.disk.append(part, start, content)
+        self.counts.up += len(content)
+        return start + len(content)
+
+    def _part(self, name: str, file: str) -> str:
+        return f"{self.members[name].number}-{file}.part"
+
+    def _drop(self, name: str) -> None:
+        """Take away what a participant has pushed and not submitted."""
+        lead = f"{self.members[name].number}-"
+        for other in self.disk.names():
+            if other.startswith(lead) and other.endswith(".part"):
+                self.disk.remove(other)
+
+    # Updates
+
+    def submit(self, name: str, update: Update) -> Verdict:
+        """What becomes of an update."""
+        member, opened = self.members.get(name), self.opened
+        if member is None or update.run != self.run:
+            return Verdict(outcome=Verdict.REFUSED, why="another run: come again to learn which is under way")
+        known = self.received.get(name) if opened and update.round == opened.round else None
+        if known and known.file == update.file:
+            return Verdict(outcome=Verdict.COUNTED)
+        current = opened and not self.closing and (update.round, update.attempt) == (opened.round, opened.attempt)
+        if opened is None or not current or name not in opened.cohort or known:
+            self.counts.late[name] = self.counts.late.get(name, 0) + 1
+            return Verdict(outcome=Verdict.LATE, why="its round does without it")
+        part = self._part(name, update.file)
+        if self.disk.size(part) != update.size or self.disk.digest(part) != update.file:
+            self.disk.remove(part)
+            return Verdict(outcome=Verdict.MISSING, why="its file is not there whole")
+        try:
+            self._check(update, part)
+        except Unfit as error:
+            return self._refuse(name, str(error))
+        self.disk.rename(part, update.file)
+        found = Received(name, update.file, update.size, update.examples, dict(update.readings), dict(update.measures))
+        self.journal.receive(opened, found, self.clock())
+        self.received[name] = found
+        self.expected.discard(name)
+        self.log("update", name=name, round=opened.round, examples=update.examples)
+        return Verdict(outcome=Verdict.COUNTED)
+
+    def _check(self, update: Update, part: str) -> None:
+        """Raise :class:`Unfit` unless an update is what an update must be."""
+        rules = self.rules
+        if not 1 <= update.examples <= rules.examples:
+            raise Unfit(f"it claims {update.examples:,} examples; 1 to {rules.examples:,} are believed")
+        for need in self.arithmetic.algorithm.readings:
+            if need.name not in update.readings:
+                raise Unfit(f"it does not say its {need.name.replace('_', ' ')}")
+        norm = self.arithmetic.norm(self.arithmetic.update_schema.arrays(self.disk.read(part)))
+        if not norm <= rules.norm:
+            raise Unfit(f"its norm is {norm:g}; at most {rules.norm:g} is believed")
+
+    def _refuse(self, name: str, why: str) -> Verdict:
+        """An update is refused; after too many, so is its sender."""
+        assert self.opened is not None
+        self._drop(name)
+        self.journal.refuse(Refused(self.clock(), self.opened.round, name, why))
+        self.members[name] = member = replace(self.members[name], offences=self.members[name].offences + 1)
+        self.expected.discard(name)
+        self.log("refused", name=name, round=self.opened.round, why=why, offences=member.offences)
+        if member.offences >= self.rules.offences and (there := self.present.get(name)):
+            there.post(_refusal(f"{member.offences} updates of {name} were refused: it takes no part any more"))
+            self._lose(name, "it is in quarantine")
+        return Verdict(outcome=Verdict.REFUSED, why=why)
+
+    # Rounds
+
+    def tick(self) -> Job | None:
+        """Do what is due: lose those who are silent, begin a round, give one up. The work of closing one, if that is
+        due, which :meth:`finish` takes back.
+        """
+        now = self.clock()
+        for name, there in list(self.present.items()):
+            if now - there.seen > self.rules.beat * self.rules.missed:
+                there.post(_refusal("nothing was heard for too long", again=1.0))
+                self._lose(name, "nothing was heard of it")
+        if self.stopped or self.closing:
+            return None
+        if self.opened is None:
+            self._open(now)
+            return None
+        m = self._needed()
+        waited = now >= self.back_by and not self.expected  # after a crash, those asked before may still come back
+        up = now >= self.opened.began + self.rules.deadline
+        if len(self.received) >= m or ((waited or up) and len(self.received) >= self.rules.enough(m)):
+            if now < self.not_before:
+                return None
+            self.closing = True
+            return self._closing(self.opened, dict(self.received))
+        if waited or up:
+            self.journal.void(self.opened, now)
+            self.log("void", round=self.opened.round, attempt=self.opened.attempt, updates=len(self.received))
+            self.opened, self.received, self.expected = None, {}, set()
+            self.not_before = self.waiting_since = now + self.rules.pause
+            self._tidy()
+        return None
+
+    def _needed(self) -> int:
+        """How many updates a round wants: m, or everybody who was asked, if that is fewer."""
+        assert self.opened is not None
+        return min(self._m(), len(self.opened.cohort)) if self.opened.cohort else self._m()
+
+    def _m(self) -> int:
+        """m, of those that are not in quarantine."""
+        members = [member for member in self.members.values() if member.offences < self.rules.offences]
+        return self.arithmetic.algorithm.cohort(max(1, len(members)))
+
+    def _open(self, now: float) -> None:
+        """Begin a round, if there is somebody to ask."""
+        ready = {name for name, there in self.present.items() if there.ready}
+        if now < self.not_before or len(self.members) < self.rules.begin:
+            self.waiting_since = max(self.waiting_since, now)
+            return
+        m = self._m()
+        if len(ready) < min(self.rules.asked(m), len(self.members)) and now < self.waiting_since + self.rules.patience:
+            return
+        if len(ready) < self.rules.enough(m):
+            return
+        by_number = {member.number: name for name, member in self.members.items()}
+        order = self.arithmetic.preference(self.round, len(self.members))
+        cohort = [by_number[number] for number in order if by_number[number] in ready][: self.rules.asked(m)]
+        opened = Opened(self.round, self.journal.attempts(self.round), tuple(cohort), now)
+        self.journal.open(opened)
+        self.opened, self.received, self.expected = opened, {}, set(cohort)
+        self.log("round", round=self.round, attempt=self.opened.attempt, asked=len(cohort))
+        for name in cohort:
+            self._ask(name)
+
+    def _closing(self, opened: Opened, received: dict[str, Received]) -> Job:
+        """The work of closing a round with these updates."""
+        place = {name: i for i, name in enumerate(opened.cohort)}
+        found = sorted(received.values(), key=lambda update: place[update.name])
+        given = [Contribution(self.members[u.name].number, u.examples, u.readings) for u in found]
+        order = self.arithmetic.ordered(given)
+        chosen = [found[i] for i in order]
+        now, everyone, state = self.clock(), len(self.members), self.state
+        row = self._row(now, opened, chosen)
+        return partial(self._close, opened, chosen, [given[i] for i in order], state, everyone, row)
+
+    def _close(
+        self,
+        opened: Opened,
+        chosen: list[Received],
+        given: list[Contribution],
+        state: ServerState,
+        everyone: int,
+        row: dict[str, float],
+    ) -> Done:
+        arithmetic = self.arithmetic
+        updates = (arithmetic.update_schema.arrays(self.disk.read(update.file)) for update in chosen)
+        ahead, norm = arithmetic.step(state, given, updates, everyone)
+        row |= {"update_norm": norm, **self.course.evaluate(ahead), **pooled(chosen)}
+        files = self._keep(ahead)
+        return Done(ahead, Closed(opened.round, *files, row), tuple(update.name for update in chosen))
+
+    def _row(self, now: float, opened: Opened, chosen: list[Received]) -> dict[str, float]:
+        """What is known of a round before its model is there."""
+        before = self.history.rows[-1] if len(self.history) else {}
+        local, size = self.arithmetic.algorithm.local, self.disk.size(self.model_file) or 0
+        n = np.array([update.examples for update in chosen], np.int32)
+        return {
+            "round": opened.round + 1,
+            "seconds": self.before + now - self.since,
+            "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.steps(n, local.rows(n))))),
+            "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
+            "bytes_down": before.get("bytes_down", 0) + size * len(opened.cohort),
+            "replies": len(chosen),
+            "asked": len(opened.cohort),
+            "attempt": opened.attempt,
+        }
+
+    def finish(self, done: Done) -> None:
+        """A round is closed: its model stands, and the next begins."""
+        assert self.opened is not None
+        now = self.clock()
+        self.journal.end(self.opened, done.closed, done.counted, now)
+        for name in done.counted:
+            known = self.members[name]
+            self.members[name] = replace(known, counted=done.closed.round, rounds=known.rounds + 1)
+        self.state, self.state_file, self.model_file = done.state, done.closed.state, done.closed.model
+        self.history = self.history + dict(done.closed.row)
+        self.round, self.opened, self.received, self.expected = self.round + 1, None, {}, set()
+        self.closing, self.not_before, self.waiting_since = False, now, now
+        self.stopped = self.course.stop.reason(self.history)
+        self.log("closed", **{name: value for name, value in done.closed.row.items()})
+        self._tidy()
+        if self.stopped:
+            self.log("over", why=self.stopped)
+            for name, there in self.present.items():
+                there.post(self._over(self.members[name]))
+
+    def forgive(self, seconds: float) -> None:
+        """This process was held up for so long: silence in that time means nothing."""
+        for there in self.present.values():
+            there.seen += seconds
+
+    def failed(self) -> None:
+        """Closing did not succeed: it will be tried again."""
+        self.closing, self.not_before = False, self.clock() + self.rules.pause
+
+    def rest(self) -> float:
+        """Seconds until something may be due, if nothing else happens."""
+        now = self.clock()
+        moments = [there.seen + self.rules.beat * self.rules.missed for there in self.present.values()]
+        moments.append(self.not_before)
+        if self.opened is not None:
+            moments += [self.opened.began + self.rules.deadline, self.back_by]
+        else:
+            moments.append(self.waiting_since + self.rules.patience)
+        return max(0.01, min((moment - now for moment in moments if moment > now), default=3600.0) + 0.001)
+
+    def status(self) -> dict[str, Any]:
+        """How things stand, for people and pages."""
+        now, last = self.clock(), self.history.rows[-1] if len(self.history) else {}
+        state = "finished" if self.stopped else "training" if self.opened else "waiting"
+        m = self._m()
+        return {
+            "run": self.run, "label": self.course.label, "state": state, "why": self.stopped or "",
+            "round": self.round, "attempt": self.opened.attempt if self.opened else 0,
+            "rounds": self.course.stop.rounds, "goal": m, "quorum": self.rules.enough(m),
+            "started": self.began, "now": now,
+            "participants": [self._seen(member) for member in self.members.values()],
+            "history": [dict(row) for row in self.history.rows],
+            "refused": [{"time": r.time, "round": r.round, "name": r.name, "reason": r.why}
+                        for r in self.journal.refusals()],
+            "aborted": self.journal.voided(),
+            "bytes_up": last.get("bytes_up", 0), "bytes_down": last.get("bytes_down", 0),
+        }  # fmt: skip
+
+    def _seen(self, member: Member) -> dict[str, Any]:
+        there, name = self.present.get(member.name), member.name
+        if member.offences >= self.rules.offences:
+            state = "quarantined"
+        elif there is None:
+            state = "gone"
+        elif name in self.received:
+            state = "replied"
+        else:
+            state = "working" if name in self.expected else "idle"
+        return {
+            "name": name, "number": member.number, "state": state, "examples": there.examples if there else 0,
+            "counted": member.rounds, "late": self.counts.late.get(name, 0), "refused": member.offences,
+            "seen": there.seen if there else 0.0,
+        }  # fmt: skip
+
+
+def pooled(updates: list[Received]) -> dict[str, float]:
+    """The means of what participants measured on their own examples, of the model that they were sent.
+
+    >>> told = [Received("a", "", 0, 1, {}, {"accuracy": 1.0, "count": 2.0}), Received("b", "", 0, 1, {}, {})]
+    >>> pooled(told)
+    {'clients_accuracy': 0.5}
+    """
+    counted = [update.measures for update in updates if update.measures.get("count", 0) > 0]
+    if not counted:
+        return {}
+    count = sum(measures["count"] for measures in counted)
+    shared = set.intersection(*(set(measures) for measures in counted)) - {"count"}
+    return {f"clients_{name}": sum(measures[name] for measures in counted) / count for name in sorted(shared)}
+
+
+def _refusal(why: str, again: float = 0.0) -> Order:
+    return Order(refusal=Refusal(why=why, again=again))

@@ -1,0 +1,257 @@
+"""Journal: what a server must not forget, in SQLite. Every method is one transaction, on the disk when it returns."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedloom.errors import CheckpointError
+from fedloom.federation.points import Reach, nothing
+
+FORMAT = "fedloom journal 1"
+TABLES = """
+CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS participants (
+    name TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE, counted INTEGER NOT NULL DEFAULT -1,
+    rounds INTEGER NOT NULL DEFAULT 0, offences INTEGER NOT NULL DEFAULT 0, joined REAL NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS rounds (
+    round INTEGER NOT NULL, attempt INTEGER NOT NULL, outcome TEXT NOT NULL, cohort TEXT NOT NULL,
+    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, PRIMARY KEY (round, attempt)) STRICT;
+CREATE TABLE IF NOT EXISTS updates (
+    round INTEGER NOT NULL, attempt INTEGER NOT NULL, name TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL,
+    examples INTEGER NOT NULL, readings TEXT NOT NULL, measures TEXT NOT NULL, time REAL NOT NULL,
+    PRIMARY KEY (round, attempt, name)) STRICT;
+CREATE TABLE IF NOT EXISTS refusals (
+    time REAL NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, why TEXT NOT NULL) STRICT;
+"""
+MEMBER = "SELECT name, number, counted, rounds, offences FROM participants"
+OPEN, CLOSED, VOID = "open", "closed", "void"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A participant as the journal knows it: its number, the last round that it counted in (-1: none), in how many it
+    did, and how many of its updates were refused.
+    """
+
+    name: str
+    number: int
+    counted: int = -1
+    rounds: int = 0
+    offences: int = 0
+
+
+@dataclass(frozen=True)
+class Received:
+    """An update that counts, unless its round is given up."""
+
+    name: str
+    file: str
+    size: int
+    examples: int
+    readings: Mapping[str, float]
+    measures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A round that is under way."""
+
+    round: int
+    attempt: int
+    cohort: tuple[str, ...]
+    began: float
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A round that is over: the files of the state after it and of the model that is sent next, and its row."""
+
+    round: int
+    state: str
+    model: str
+    row: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An update that was refused."""
+
+    time: float
+    round: int
+    name: str
+    why: str
+
+
+class Journal:
+    """The journal of one run.
+
+    Arguments:
+        file: where it is, or an open connection to one.
+        reach: told before and after every transaction.
+    """
+
+    def __init__(self, file: Path | sqlite3.Connection, reach: Reach = nothing) -> None:
+        self.reach = reach
+        if isinstance(file, sqlite3.Connection):
+            self.connection = file
+        else:
+            self.connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=5)
+        try:
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self.connection.execute("PRAGMA synchronous = FULL")
+            with self._transaction("the journal is made"):
+                for statement in TABLES.split(";"):
+                    self.connection.execute(statement)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            raise CheckpointError(f"{file} is no journal of a server, or is damaged ({error})") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    @contextmanager
+    def _transaction(self, name: str) -> Iterator[None]:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.reach(f"before {name}")
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        self.reach(f"after {name}")
+
+    def begin(self, run: str, identity: Mapping[str, Any], state: str, model: str, now: float) -> None:
+        """A new run, with the files of what it begins with."""
+        told = {"format": FORMAT, "run": run, "identity": json.dumps(identity, sort_keys=True),
+                "state": state, "model": model, "began": str(now)}  # fmt: skip
+        with self._transaction("the run begins"):
+            self.connection.executemany("INSERT INTO run VALUES (?, ?)", list(told.items()))
+
+    def about(self) -> dict[str, str]:
+        """What was said when the run began; nothing if it has not."""
+        return dict(self.connection.execute("SELECT key, value FROM run").fetchall())
+
+    def join(self, name: str, now: float) -> Member:
+        """A participant's row, with a number of its own from the first time on."""
+        with self._transaction("a participant joins"):
+            self.connection.execute(
+                "INSERT OR IGNORE INTO participants (name, number, joined) "
+                "VALUES (?, (SELECT COUNT(*) FROM participants), ?)",
+                (name, now),
+            )
+        row = self.connection.execute(f"{MEMBER} WHERE name = ?", (name,)).fetchone()
+        return Member(*row)
+
+    def members(self) -> dict[str, Member]:
+        """All participants that have ever come, by name."""
+        rows = self.connection.execute(f"{MEMBER} ORDER BY number")
+        return {row[0]: Member(*row) for row in rows}
+
+    def open(self, round: Opened) -> None:
+        """A round begins."""
+        with self._transaction("a round opens"):
+            self.connection.execute(
+                "INSERT INTO rounds (round, attempt, outcome, cohort, began) VALUES (?, ?, ?, ?, ?)",
+                (round.round, round.attempt, OPEN, json.dumps(round.cohort), round.began),
+            )
+
+    def receive(self, round: Opened, update: Received, now: float) -> None:
+        """An update counts in a round."""
+        with self._transaction("an update counts"):
+            self.connection.execute(
+                "INSERT INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(round.round, round.attempt, update.name, update.file, update.size, update.examples),
+                    *(json.dumps(dict(update.readings)), json.dumps(dict(update.measures)), now),
+                ),
+            )
+
+    def refuse(self, refused: Refused) -> None:
+        """An update is refused, and counts against its sender."""
+        with self._transaction("an update is refused"):
+            self.connection.execute(
+                "INSERT INTO refusals VALUES (?, ?, ?, ?)", (refused.time, refused.round, refused.name, refused.why)
+            )
+            self.connection.execute("UPDATE participants SET offences = offences + 1 WHERE name = ?", (refused.name,))
+
+    def pardon(self, name: str) -> bool:
+        """Forget a participant's offences; whether there is such a one."""
+        with self._transaction("a participant is pardoned"):
+            done = self.connection.execute("UPDATE participants SET offences = 0 WHERE name = ?", (name,))
+        return done.rowcount > 0
+
+    def end(self, round: Opened, closed: Closed, counted: Sequence[str], now: float) -> None:
+        """A round is over, and a new model stands."""
+        with self._transaction("a round closes"):
+            self.connection.execute(
+                "UPDATE rounds SET outcome = ?, ended = ?, state = ?, model = ?, row = ? WHERE round = ? AND attempt = ?",
+                (
+                    *(CLOSED, now, closed.state, closed.model, json.dumps(dict(closed.row))),
+                    *(round.round, round.attempt),
+                ),
+            )
+            self.connection.executemany(
+                "UPDATE participants SET counted = ?, rounds = rounds + 1 WHERE name = ?",
+                [(round.round, name) for name in counted],
+            )
+            self.connection.execute("DELETE FROM updates WHERE round < ?", (round.round,))
+
+    def void(self, round: Opened, now: float) -> None:
+        """A round is given up; the model stays as it is."""
+        with self._transaction("a round is void"):
+            self.connection.execute(
+                "UPDATE rounds SET outcome = ?, ended = ? WHERE round = ? AND attempt = ?",
+                (VOID, now, round.round, round.attempt),
+            )
+
+    def last(self) -> Closed | None:
+        """The last round that is over."""
+        row = self.connection.execute(
+            "SELECT round, state, model, row FROM rounds WHERE outcome = ? ORDER BY round DESC LIMIT 1", (CLOSED,)
+        ).fetchone()
+        return None if row is None else Closed(row[0], row[1], row[2], json.loads(row[3]))
+
+    def opened(self) -> tuple[Opened, dict[str, Received]] | None:
+        """The round that is under way, and the updates that it has."""
+        row = self.connection.execute(
+            "SELECT round, attempt, cohort, began FROM rounds WHERE outcome = ?", (OPEN,)
+        ).fetchone()
+        if row is None:
+            return None
+        opened = Opened(row[0], row[1], tuple(json.loads(row[2])), row[3])
+        rows = self.connection.execute(
+            "SELECT name, file, size, examples, readings, measures FROM updates WHERE round = ? AND attempt = ?",
+            (opened.round, opened.attempt),
+        )
+        found = {r[0]: Received(*r[:4], json.loads(r[4]), json.loads(r[5])) for r in rows}
+        return opened, found
+
+    def attempts(self, round: int) -> int:
+        """How often a round has begun."""
+        found: int = self.connection.execute("SELECT COUNT(*) FROM rounds WHERE round = ?", (round,)).fetchone()[0]
+        return found
+
+    def voided(self) -> int:
+        """How many rounds have been given up."""
+        found: int = self.connection.execute("SELECT COUNT(*) FROM rounds WHERE outcome = ?", (VOID,)).fetchone()[0]
+        return found
+
+    def rows(self) -> list[dict[str, float]]:
+        """What was measured, round by round."""
+        found = self.connection.execute("SELECT row FROM rounds WHERE outcome = ? ORDER BY round", (CLOSED,))
+        return [json.loads(row[0]) for row in found]
+
+    def refusals(self, most: int = 100) -> list[Refused]:
+        """The last updates that were refused, the newest first."""
+        found = self.connection.execute("SELECT * FROM refusals ORDER BY rowid DESC LIMIT ?", (most,))
+        return [Refused(*row) for row in found]

@@ -1,0 +1,369 @@
+"""Participant: what a client does from the first call to the end of a run, whatever carries its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedloom.errors import FedloomError
+from fedloom.federation.disk import Disk, digest
+from fedloom.federation.schema import Schema, Unfit
+from fedloom.federation.service import Compute, in_a_thread
+from fedloom.federation.wire import CHUNK, PROTOCOL
+from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Update, Verdict, Want, Welcome, Work
+
+FIRST, LONGEST = 0.5, 30.0  # seconds before one tries again: at first, and at most
+TRIES = 5  # to get a file over in one go at it
+
+
+class Lost(Exception):
+    """The server cannot be reached, or not any more; later it may be."""
+
+
+class Rejected(FedloomError):
+    """The server does not want this participant, and will not later."""
+
+
+class Line(Protocol):
+    """Being there, on a server's side and on one's own."""
+
+    async def send(self, beat: Beat) -> None:
+        """Give a sign of life."""
+
+    async def receive(self) -> Order | None:
+        """The next order; ``None`` when the server has no more."""
+
+    async def close(self) -> None:
+        """Leave."""
+
+
+class Link(Protocol):
+    """A way to a server; every method raises :class:`Lost` where there is none."""
+
+    async def attend(self) -> Line:
+        """Be there."""
+
+    def fetch(self, want: Want) -> AsyncIterator[Chunk]:
+        """A file, from some byte on."""
+
+    async def held(self, want: Want) -> Place:
+        """How much of a file the server has."""
+
+    async def push(self, chunks: AsyncIterator[Chunk]) -> Place:
+        """A file, from some byte on."""
+
+    async def submit(self, update: Update) -> Verdict:
+        """What becomes of an update."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of local work.
+
+    Arguments:
+        update: what is sent.
+        examples: how many it was trained on.
+        readings: what the weighting looks at.
+        measures: sums over one's own examples, of the model that was sent.
+        keeps: what stays here for the next round that counts.
+    """
+
+    update: Mapping[str, np.ndarray]
+    examples: int
+    readings: Mapping[str, float]
+    measures: Mapping[str, float]
+    keeps: Mapping[str, np.ndarray]
+
+
+class Trainer(Protocol):
+    """Local work."""
+
+    model_schema: Schema
+    update_schema: Schema
+
+    @property
+    def examples(self) -> int:
+        """How many examples there are to train on."""
+
+    def prepare(self, welcome: Welcome) -> None:
+        """Make ready for a run; raises a :class:`FedloomError` if it cannot take part."""
+
+    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
+        """The local work of a round."""
+
+
+@dataclass
+class Pending:
+    """An update that the server may not have, and what is kept if it counts."""
+
+    run: str
+    round: int
+    model: str
+    file: str
+    size: int
+    examples: int
+    readings: dict[str, float]
+    measures: dict[str, float]
+    keeps: str | None
+
+
+class Participant:
+    """One participant of one run.
+
+    Arguments:
+        link: the way to the server.
+        trainer: the local work.
+        disk: where updates wait for their acknowledgement, and where what is kept is kept.
+        ready: whether one may be asked to work now: charging, idle, unmetered; asked before every sign of life.
+        compute: where the work is done while signs of life go on.
+        tell: told of what happens, by name.
+        draw: random numbers for how long one waits before one tries again.
+        patience: seconds without a server after which one gives up.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        trainer: Trainer,
+        disk: Disk,
+        *,
+        version: str = "",
+        ready: Callable[[], bool] = lambda: True,
+        compute: Compute[Any] = in_a_thread,
+        tell: Callable[..., None] = lambda event, **fields: None,
+        draw: Callable[[], float] = random.random,
+        patience: float = float("inf"),
+    ) -> None:
+        self.link, self.trainer, self.disk, self.version, self.ready = link, trainer, disk, version, ready
+        self.compute, self.tell, self.draw, self.patience = compute, tell, draw, patience
+        self.run_id, self.beat_every = "", 2.0
+        self.newest: Order | None = None
+        self.news = asyncio.Event()
+
+    async def run(self) -> tuple[Over, dict[str, np.ndarray]]:
+        """Take part until the run is over: why it is, and its final model."""
+        loop, tries = asyncio.get_running_loop(), 0
+        heard = loop.time()
+        while True:
+            try:
+                over = await self._attend()
+                if over is not None:
+                    return over, await self._model(over.model, over.size)
+                tries, heard = 0, loop.time()
+                wait = FIRST
+            except Lost as error:
+                if self.run_id:
+                    heard, self.run_id = loop.time(), ""
+                    tries = 0
+                if loop.time() - heard > self.patience:
+                    raise Rejected(f"the server has not answered for {self.patience:g} seconds: {error}") from error
+                wait = min(LONGEST, FIRST * 2**tries)
+                tries += 1
+                self.tell("lost", why=str(error), again=wait)
+            except Later as later:
+                wait = later.seconds
+            await asyncio.sleep(wait * (0.5 + self.draw()))
+
+    async def _attend(self) -> Over | None:
+        """Be there until the line ends; why the run is over, if it is."""
+        line = await self.link.attend()
+        tasks: list[asyncio.Task[Any]] = []
+        try:
+            await line.send(self._beat())
+            tasks = [asyncio.create_task(self._live(line)), asyncio.create_task(self._hear(line)),
+                     asyncio.create_task(self._work())]  # fmt: skip
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if (error := task.exception()) is not None:
+                    raise error
+            over: Over | None = tasks[2].result() if tasks[2] in done else None
+            return over
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await line.close()
+
+    def _beat(self) -> Beat:
+        return Beat(protocol=PROTOCOL, version=self.version, ready=self.ready(), examples=self.trainer.examples)
+
+    async def _live(self, line: Line) -> None:
+        """Give signs of life."""
+        while True:
+            await asyncio.sleep(self.beat_every)
+            await line.send(self._beat())
+
+    async def _hear(self, line: Line) -> None:
+        """Take orders; the newest counts."""
+        while (order := await line.receive()) is not None:
+            kind = order.WhichOneof("what")
+            if kind == "refusal":
+                if order.refusal.again > 0:
+                    raise Later(order.refusal.again)
+                raise Rejected(order.refusal.why)
+            if kind == "welcome":
+                await self._begin(order.welcome)
+            elif kind in ("work", "over"):
+                self.newest = order
+                self.news.set()
+
+    async def _begin(self, welcome: Welcome) -> None:
+        """Make ready for a run."""
+        self.beat_every = welcome.beat
+        if self.run_id != welcome.run:
+            await self.compute(lambda: self.trainer.prepare(welcome))
+            self.run_id = welcome.run
+            self.tell("welcome", run=welcome.run, number=welcome.number)
+
+    async def _work(self) -> Over:
+        """Do what is ordered, one thing after another."""
+        while True:
+            await self.news.wait()
+            self.news.clear()
+            order, self.newest = self.newest, None
+            if order is None:
+                continue
+            if order.WhichOneof("what") == "over":
+                self._settle(order.over.counted, None)
+                return order.over
+            await self._round(order.work)
+
+    async def _round(self, work: Work) -> None:
+        """The local work of a round, and its update on its way until the server has judged it."""
+        self._settle(work.counted, work)
+        pending = self._pending()
+        if pending is None or (pending.run, pending.round, pending.model) != (self.run_id, work.round, work.model):
+            try:
+                model = await self._model(work.model, work.size)
+            except Unfit as error:
+                raise Rejected(f"the server sent a model that does not fit: {error}") from error
+            kept = self._kept()
+            self.tell("training", round=work.round)
+            trained = await self.compute(lambda: self.trainer.train(work.round, model, kept))
+            pending = self._remember(work, trained)
+        await self._deliver(work, pending)
+
+    async def _model(self, file: str, size: int) -> dict[str, np.ndarray]:
+        """A model from the server, in as many goes as it takes."""
+        if size > self.trainer.model_schema.most:
+            raise Rejected(
+                f"the server's model has {size:,} bytes; ours has at most {self.trainer.model_schema.most:,}"
+            )
+        part = f"{file}.part"
+        for _ in range(TRIES):
+            start = self.disk.size(part) or 0
+            async for chunk in self.link.fetch(Want(file=file, start=start)):
+                if start + len(chunk.content) > size:
+                    break
+                self.disk.append(part, start, chunk.content)
+                start += len(chunk.content)
+            if self.disk.size(part) == size and self.disk.digest(part) == file:
+                content = self.disk.read(part)
+                self.disk.remove(part)
+                return self.trainer.model_schema.arrays(content)
+            if start >= size:
+                self.disk.remove(part)
+        raise Lost("the model did not come over whole")
+
+    async def _deliver(self, work: Work, pending: Pending) -> None:
+        """Push an update and submit it."""
+        for _ in range(TRIES):
+            if self.newest is not None:
+                return  # something newer is ordered: nobody waits for this one
+            await self._push(pending)
+            verdict = await self.link.submit(
+                Update(
+                    run=self.run_id, round=work.round, attempt=work.attempt, file=pending.file, size=pending.size,
+                    examples=pending.examples, readings=pending.readings, measures=pending.measures,
+                )
+            )  # fmt: skip
+            if verdict.outcome != Verdict.MISSING:
+                self.tell("verdict", round=work.round, outcome=Verdict.Outcome.Name(verdict.outcome), why=verdict.why)
+                return
+        raise Lost("the update did not get over whole")
+
+    async def _push(self, pending: Pending) -> None:
+        """Send what the server does not have of an update."""
+        place = await self.link.held(Want(file=pending.file))
+        for _ in range(TRIES):
+            if place.start >= pending.size:
+                return
+            place = await self.link.push(self._chunks(pending, place.start))
+
+    async def _chunks(self, pending: Pending, start: int) -> AsyncIterator[Chunk]:
+        first = True
+        while start < pending.size:
+            content = self.disk.read(pending.file, start, CHUNK)
+            told = {"file": pending.file, "start": start, "size": pending.size} if first else {}
+            yield Chunk(content=content, **told)  # type: ignore[arg-type]
+            start, first = start + len(content), False
+
+    # What must survive a crash of this process
+
+    def _remember(self, work: Work, trained: Trained) -> Pending:
+        """Keep an update, and what is kept if it counts, until the server has spoken."""
+        content = self.trainer.update_schema.content(trained.update)
+        file, keeps = digest(content), None
+        self.disk.write(file, content)
+        if trained.keeps:
+            held = Schema.of(trained.keeps).content(trained.keeps)
+            keeps = digest(held)
+            self.disk.write(keeps, held)
+        pending = Pending(self.run_id, work.round, work.model, file, len(content), trained.examples,
+                          dict(trained.readings), dict(trained.measures), keeps)  # fmt: skip
+        self.disk.write("pending.json", json.dumps(vars(pending)).encode())
+        self._tidy()
+        return pending
+
+    def _pending(self) -> Pending | None:
+        if self.disk.size("pending.json") is None:
+            return None
+        return Pending(**json.loads(self.disk.read("pending.json")))
+
+    def _settle(self, counted: int, work: Work | None) -> None:
+        """Now that the server says which round counted last: keep what comes of that one, forget what did not count."""
+        pending = self._pending()
+        if pending is None:
+            return
+        if pending.run == self.run_id and pending.round <= counted:
+            if pending.keeps is not None:
+                kept = {"run": pending.run, "file": pending.keeps}
+                self.disk.write("kept.json", json.dumps(kept).encode())
+            self.disk.remove("pending.json")
+        elif work is None or pending.run != self.run_id or pending.round != work.round:
+            self.disk.remove("pending.json")
+        self._tidy()
+
+    def _kept(self) -> dict[str, np.ndarray]:
+        """What was kept of the last round that counted."""
+        from safetensors.numpy import load
+
+        if self.disk.size("kept.json") is None:
+            return {}
+        kept = json.loads(self.disk.read("kept.json"))
+        return load(self.disk.read(kept["file"])) if kept["run"] == self.run_id else {}
+
+    def _tidy(self) -> None:
+        """Take away files that nothing refers to any more."""
+        used = {"pending.json", "kept.json"}
+        if (pending := self._pending()) is not None:
+            used |= {pending.file, pending.keeps or ""}
+        if self.disk.size("kept.json") is not None:
+            used.add(json.loads(self.disk.read("kept.json"))["file"])
+        for name in self.disk.names():
+            if name not in used and not name.endswith(".part"):
+                self.disk.remove(name)
+
+
+class Later(Exception):
+    """The server asks to come back after some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"come back in {seconds:g} seconds")
+        self.seconds = seconds

@@ -1,0 +1,465 @@
+"""Weather: the real server and participants in one deterministic process, under seeded delays, losses, crashes and full
+disks. Time passes only when everybody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import fedloom as fl
+from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
+from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.disk import Disk, digest
+from fedloom.federation.journal import Journal
+from fedloom.federation.participant import Lost, Participant, Trained
+from fedloom.federation.rules import Rules
+from fedloom.federation.schema import Schema, Unfit
+from fedloom.federation.service import Gone, Service
+from fedloom.federation.wire import decoded
+from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want, Welcome
+from fedloom.runs.stopping import Stop
+from fedloom.tasks.task import Task, Variables
+from fedloom.trees import flatten
+
+SIZE, CLEAR = 3, 60.0  # numbers of the model; seconds after which the weather is fine
+
+
+class Loop(asyncio.BaseEventLoop):
+    """An event loop whose time passes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self._selector = self
+        pass
+
+    def time(self) -> float:
+        return self.now
+
+    def select(self, timeout: float | None) -> list[Any]:
+        assert timeout is not None, "everybody waits for nothing"
+        self.now += timeout
+        return []
+
+    def _process_events(self, events: Any) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+class Crash(BaseException):
+    """A process that is no more."""
+
+
+class Memory(Disk):
+    """A disk in memory. What was not flushed when its owner crashed may be cut off or garbled; writes may fail."""
+
+    def __init__(self, fate: Callable[[str], None]) -> None:
+        self.files: dict[str, bytes] = {}
+        self.reach = fate
+
+    def write(self, name: str, content: bytes) -> None:
+        self.reach("a file is begun")
+        self.reach("a file is written")
+        self.files[name] = bytes(content)
+        self.reach("a file is named")
+
+    def append(self, name: str, start: int, content: bytes) -> None:
+        self.reach("a file grows")
+        self.files[name] = self.files.get(name, b"")[:start] + content
+
+    def rename(self, old: str, new: str) -> None:
+        self.reach("a file is to be named")
+        self.files[new] = self.files.pop(old)
+        self.reach("a file is named")
+
+    def read(self, name: str, start: int = 0, most: int | None = None) -> bytes:
+        try:
+            content = self.files[name]
+        except KeyError:
+            raise FileNotFoundError(name) from None
+        return content[start:] if most is None else content[start : start + most]
+
+    def size(self, name: str) -> int | None:
+        return len(self.files[name]) if name in self.files else None
+
+    def digest(self, name: str) -> str:
+        return digest(self.files[name])
+
+    def remove(self, name: str) -> None:
+        self.files.pop(name, None)
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def crash(self, draw: random.Random) -> None:
+        """Lose some of what was not flushed."""
+        for name in [name for name in self.files if name.endswith(".part")]:
+            content = self.files[name]
+            kept = draw.randrange(len(content) + 1)
+            self.files[name] = content[:kept] + bytes(draw.choice([0, len(content) - kept]))
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError
+
+
+TINY = Task("tiny", lambda key: Variables({"w": jnp.zeros(SIZE)}, {}), never, never)
+
+
+def computed(number: int, round: int, model: np.ndarray, turns: float) -> np.ndarray:
+    """What a participant's work gives: any function will do that depends on everything."""
+    step = np.sin(np.arange(SIZE, dtype=np.float32) * (number + 1) + round + np.float32(turns))
+    return (np.float32(0.1) * (step - model)).astype(np.float32)
+
+
+@dataclass
+class Worker:
+    """Local work that remembers how often it counted."""
+
+    arithmetic: Arithmetic
+    number: int = -1
+    examples: int = 0
+
+    @property
+    def model_schema(self) -> Schema:
+        return self.arithmetic.model_schema
+
+    @property
+    def update_schema(self) -> Schema:
+        return self.arithmetic.update_schema
+
+    def prepare(self, welcome: Welcome) -> None:
+        self.number, self.examples = welcome.number, 10 * (welcome.number + 1)
+
+    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
+        turns = float(kept["turns"]) if kept else 0.0
+        update = {"update.params.w": computed(self.number, round, model["variables.params.w"], turns)}
+        return Trained(update, self.examples, {}, {"accuracy": 1.0, "count": 2.0}, {"turns": np.float32(turns + 1)})
+
+
+@dataclass
+class Weather:
+    """How bad things are.
+
+    Arguments:
+        lost, twice: the shares of calls that are lost and that arrive twice.
+        delay: seconds that a message takes at most.
+        broken: breaks of a connection, a second.
+        crashes: of the server and of each participant, a second.
+        full: the share of the time in which a disk is full.
+        moments: the share of moments between two changes of the disk at which its owner crashes.
+    """
+
+    lost: float = 0.0
+    twice: float = 0.0
+    delay: float = 0.05
+    broken: float = 0.0
+    crashes: float = 0.0
+    full: float = 0.0
+    moments: float = 0.0
+
+
+@dataclass
+class World:
+    """A server, its participants, and the weather between them."""
+
+    seed: int
+    weather: Weather
+    participants: int = 3
+    rounds: int = 4
+    rules: Rules = field(default_factory=lambda: Rules(begin=3, quorum=1.0, deadline=20.0, patience=3.0))
+    shared: Arithmetic | None = None
+
+    def __post_init__(self) -> None:
+        self.draw = random.Random(self.seed)
+        self.arithmetic = self.shared or arithmetic(TINY, fl.fedavg(fraction=1.0), 0)
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.disk = Memory(self.fate)
+        self.disks = [Memory(self.fate) for _ in range(self.participants)]
+        self.service: Service | None = None
+        self.doomed = asyncio.Event()
+        self.lines: set[Wire] = set()
+        self.events: list[tuple[float, str, dict[str, Any]]] = []
+        self.crashed, self.ended = 0, [False] * self.participants
+        self.finals: dict[int, np.ndarray] = {}
+
+    @property
+    def fine(self) -> bool:
+        """Whether the weather has cleared."""
+        return asyncio.get_running_loop().time() > CLEAR
+
+    def fate(self, name: str) -> None:
+        """What happens at a moment between two changes of a disk."""
+        if self.fine:
+            return
+        if self.draw.random() < self.weather.moments:
+            raise Crash(name)
+        if self.draw.random() < self.weather.full:
+            if name.startswith("before "):
+                raise sqlite3.OperationalError("database or disk is full")
+            if "grows" in name or "begun" in name or "written" in name or "to be" in name:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def pass_by(self) -> None:
+        """A message is under way."""
+        await asyncio.sleep(self.draw.random() * self.weather.delay)
+
+    async def compute(self, job: Callable[[], Any]) -> Any:
+        """Something long."""
+        await asyncio.sleep(self.draw.random() * 0.5)
+        return job()
+
+    async def serve(self) -> None:
+        """The server's life: it crashes, and comes back."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self.note("serve")
+            self.service = None
+            try:
+                journal = Journal(self.connection, self.fate)
+                course = Course(self.arithmetic, self.rules, Stop(self.rounds), lambda state: {}, "{}", {"tiny": 1})
+                clock = lambda: 1e9 + loop.time()  # noqa: E731
+                coordinator = Coordinator(course, journal, self.disk, clock, f"run-{self.seed}", self.note)
+                self.service, self.doomed, self.coordinator = Service(coordinator, self.compute), asyncio.Event(), coordinator
+                await self.until(self.stay(self.service), self.weather.crashes, self.doomed)
+            except (Crash, OSError, sqlite3.OperationalError) as error:
+                self.crashed += 1
+                self.note("crash", why=repr(error))
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            self.disk.crash(self.draw)
+            self.doom()
+            await asyncio.sleep(self.draw.random())
+
+    async def stay(self, service: Service) -> None:
+        """The server's work; when the run is over, it tells whoever still comes."""
+        await service.run()
+        await asyncio.Event().wait()
+
+    def doom(self) -> None:
+        """The server is no more, from this moment on."""
+        self.service = None
+        self.doomed.set()
+        for line in list(self.lines):
+            line.cut()
+
+    async def until(self, life: Coroutine[Any, Any, Any], crashes: float, doomed: asyncio.Event | None = None) -> Any:
+        """A life that may end at any moment."""
+        task = asyncio.ensure_future(life)
+        end = asyncio.ensure_future((doomed or asyncio.Event()).wait())
+        try:
+            while True:
+                done, _ = await asyncio.wait([task, end], timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+                if end in done:
+                    raise Crash("in a call")
+                if done:
+                    return task.result()
+                if not self.fine and self.draw.random() < 0.5 * crashes:
+                    raise Crash("at random")
+        finally:
+            task.cancel()
+            end.cancel()
+            await asyncio.gather(task, end, return_exceptions=True)
+
+    def note(self, event: str, **fields: Any) -> None:
+        self.events.append((round(asyncio.get_running_loop().time(), 3), event, fields))
+
+    async def take_part(self, number: int) -> None:
+        """A participant's life: it crashes, and comes back."""
+        disk = self.disks[number]
+        while True:
+            link = Wired(self, f"p{number}")
+            worker = Worker(self.arithmetic)
+            participant = Participant(link, worker, disk, compute=self.compute, tell=self.note, draw=self.draw.random)
+            try:
+                _, model = await self.until(participant.run(), self.weather.crashes)
+                self.finals[number] = model["variables.params.w"]
+                return
+            except (Crash, OSError):
+                disk.crash(self.draw)
+                link.cut()
+            await asyncio.sleep(self.draw.random())
+
+    async def live(self) -> None:
+        server = asyncio.create_task(self.serve())
+        everybody = [asyncio.create_task(self.take_part(n)) for n in range(self.participants)]
+        try:
+            together = asyncio.gather(*everybody)
+            done, _ = await asyncio.wait([server, together], timeout=600.0, return_when=asyncio.FIRST_COMPLETED)
+            assert done, "the run does not end"
+            done.pop().result()
+        finally:
+            for task in (server, *everybody):
+                task.cancel()
+            await asyncio.gather(server, *everybody, return_exceptions=True)
+
+    def run(self) -> np.ndarray:
+        """The final model, after everything that must hold has been checked."""
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(self.live())
+        coordinator = self.coordinator
+        final = flatten(coordinator.state.variables)["params.w"]
+        rows = coordinator.history.rows
+        assert [row["round"] for row in rows] == list(range(1, self.rounds + 1))
+        assert all(np.array_equal(model, final) for model in self.finals.values())
+        members = coordinator.members
+        assert sum(member.rounds for member in members.values()) == sum(row["replies"] for row in rows)
+        assert all(row["replies"] <= row["asked"] <= len(members) for row in rows)
+        return final
+
+
+class Wire:
+    """One attendance."""
+
+    def __init__(self, world: World, link: Wired, service: Service, name: str) -> None:
+        self.world, self.link, self.service = world, link, service
+        self.up: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.down: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.broken = False
+        world.lines.add(self)
+        link.lines.add(self)
+        self.task = asyncio.create_task(self.carry(name))
+
+    async def beats(self) -> AsyncIterator[Beat]:
+        while (content := await self.up.get()) is not None:
+            await self.world.pass_by()
+            yield decoded(Beat, content)
+
+    async def carry(self, name: str) -> None:
+        try:
+            async for order in self.service.attend(name, self.beats()):
+                await self.world.pass_by()
+                self.down.put_nowait(order.SerializeToString())
+            self.down.put_nowait(None)
+        except Crash:
+            self.world.doom()
+        except (OSError, sqlite3.OperationalError):
+            self.down.put_nowait(None)
+        finally:
+            self.broken = True
+            self.down.put_nowait(None)
+
+    def cut(self) -> None:
+        """The connection ends, for both."""
+        self.broken = True
+        self.task.cancel()
+        self.down.put_nowait(None)
+        self.world.lines.discard(self)
+        self.link.lines.discard(self)
+
+    async def send(self, beat: Beat) -> None:
+        world = self.world
+        if not self.broken and not world.fine and world.draw.random() < world.weather.broken:
+            self.cut()
+        if self.broken:
+            raise Lost("the line is broken")
+        self.up.put_nowait(beat.SerializeToString())
+
+    async def receive(self) -> Order | None:
+        content = await self.down.get()
+        if content is None:
+            if self.broken and self.down.empty():
+                raise Lost("the line is broken")
+            return None
+        order = Order()
+        order.ParseFromString(content)
+        return order
+
+    async def close(self) -> None:
+        self.cut()
+
+
+class Wired:
+    """A way to the server through the weather."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name, self.lines = world, name, set[Wire]()
+
+    def cut(self) -> None:
+        for line in list(self.lines):
+            line.cut()
+
+    def server(self) -> Service:
+        if self.world.service is None:
+            raise Lost("nobody is there")
+        return self.world.service
+
+    async def attend(self) -> Wire:
+        await self.world.pass_by()
+        return Wire(self.world, self, self.server(), self.name)
+
+    async def call(self, what: Callable[[Service], Coroutine[Any, Any, Any]]) -> Any:
+        """A call and its answer; either may be lost, and the call may arrive twice."""
+        world, weather = self.world, self.world.weather
+        await world.pass_by()
+        bad = not world.fine
+        if bad and world.draw.random() < weather.lost:
+            raise Lost("the call was lost")
+        try:
+            answer = await what(self.server())
+            if bad and world.draw.random() < weather.twice:
+                await world.pass_by()
+                await what(self.server())
+        except Gone as error:
+            raise Lost(str(error)) from None
+        except (OSError, sqlite3.OperationalError, Unfit) as error:
+            raise Lost(str(error)) from None
+        except Crash:
+            world.doom()
+            raise Lost("the server is gone") from None
+        await world.pass_by()
+        if bad and world.draw.random() < weather.lost:
+            raise Lost("the answer was lost")
+        return answer
+
+    async def fetch(self, want: Want) -> AsyncIterator[Chunk]:
+        async def some(service: Service) -> list[bytes]:
+            return [chunk.SerializeToString() async for chunk in service.fetch(self.name, want)]
+
+        for content in await self.call(some):
+            yield decoded(Chunk, content)
+
+    async def held(self, want: Want) -> Place:
+        found: Place = await self.call(lambda service: service.held(self.name, decoded(Want, want.SerializeToString())))
+        return found
+
+    async def push(self, chunks: AsyncIterator[Chunk]) -> Place:
+        contents = [chunk.SerializeToString() async for chunk in chunks]
+
+        async def again() -> AsyncIterator[Chunk]:
+            for content in contents:
+                yield decoded(Chunk, content)
+
+        found: Place = await self.call(lambda service: service.push(self.name, again()))
+        return found
+
+    async def submit(self, update: Update) -> Verdict:
+        sent = update.SerializeToString()
+        found: Verdict = await self.call(lambda service: service.submit(self.name, decoded(Update, sent)))
+        return found
+
+
+def expected(arithmetic: Arithmetic, participants: int, rounds: int) -> np.ndarray:
+    """The model after so many rounds in which everybody counted, computed without any server."""
+    state = arithmetic.first
+    for round in range(rounds):
+        model = flatten(state.variables)["params.w"]
+        given = [Contribution(k, 10 * (k + 1), {}) for k in arithmetic.preference(round, participants)]
+        order = arithmetic.ordered(given)
+        updates = [{"update.params.w": computed(given[i].number, round, model, round)} for i in order]
+        state, _ = arithmetic.step(state, [given[i] for i in order], updates, participants)
+    return flatten(state.variables)["params.w"]
+
+
+Fates = Mapping[str, Weather]
