@@ -7,6 +7,7 @@ FedloomError
 ├── DataError         bad data: names the column, the row and the client where known
 ├── DivergedError     the loss became NaN or infinite: names the round and the learning rate
 ├── CheckpointError   a checkpoint that is truncated, damaged or from another run
+├── IdentityError     keys, certificates or lists of them that cannot be used: says which file, and why
 ├── PeerError         another rank that has left or does not answer: names it and its workers
 └── CrewError         workers that end again and again, or a cluster that does not answer: says what was under way
 """
@@ -54,6 +55,10 @@ class DivergedError(FedloomError, ArithmeticError):
 
 class CheckpointError(FedloomError, RuntimeError):
     """A checkpoint that cannot be continued."""
+
+
+class IdentityError(FedloomError, RuntimeError):
+    """Keys or certificates that prove nobody's identity."""
 
 
 class PeerError(FedloomError, RuntimeError):

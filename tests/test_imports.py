@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "fedloom"
 PACKAGES = """errors settings progress style trees shuffle data tasks local combine mixing algorithms clients engines
-runs recipes cli __main__"""
+runs federation recipes cli __main__"""
 ORDER = PACKAGES.split()
 
 

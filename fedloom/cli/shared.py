@@ -18,7 +18,7 @@ from fedloom.runs.catalogue import is_path
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.sweep import SWEPT
 
-console, errors = Console(), Console(stderr=True)
+console, errors = Console(emoji=False), Console(stderr=True, emoji=False)  # :AB: in a fingerprint is no picture
 FIELDS = dataclasses.fields(Experiment)
 DATA_GROUPS = ("Data", "Clients")
 

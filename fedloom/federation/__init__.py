@@ -1,0 +1,1 @@
+"""Federation: the network between real participants."""
