@@ -8,6 +8,7 @@ import typer
 
 from fedloom.cli.data import data_app
 from fedloom.cli.experiments import resume, run_command, sweep_command
+from fedloom.cli.federation import client_command, server_command, status_command
 from fedloom.cli.keys import keys_app
 from fedloom.cli.peers import peers_command
 from fedloom.cli.reproduce import reproduce
@@ -31,6 +32,9 @@ app.command("plot", rich_help_panel="Results")(plot_command)
 app.command("list", rich_help_panel="Results")(list_command)
 app.command("topology", rich_help_panel="Data")(topology_command)
 app.add_typer(data_app, name="data", rich_help_panel="Data")
+app.command("server", rich_help_panel="Federation")(server_command)
+app.command("client", rich_help_panel="Federation")(client_command)
+app.command("status", rich_help_panel="Federation")(status_command)
 app.add_typer(keys_app, name="keys", rich_help_panel="Federation")
 
 

@@ -235,4 +235,4 @@ def _apply(algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyT
 def told(like: Sent, arrays: Mapping[str, np.ndarray], first: Variables) -> Sent:
     """What was sent as a tree; what never leaves a participant as it was at first."""
     own = {f"variables.{name}": a for name, a in flatten(first).items()}
-    return unflatten(like, {name: arrays.get(name, own.get(name)) for name in names(like)})  # type: ignore[misc]
+    return unflatten(like, {**own, **arrays})

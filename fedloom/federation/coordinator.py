@@ -18,6 +18,7 @@ from fedloom.federation.arithmetic import Arithmetic, Contribution
 from fedloom.federation.disk import Disk
 from fedloom.federation.disk import digest as digest_of
 from fedloom.federation.journal import Closed, Journal, Member, Opened, Received, Refused
+from fedloom.federation.log import Log, silent
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Unfit
 from fedloom.federation.wire import PROTOCOL
@@ -110,7 +111,7 @@ class Coordinator:
         disk: Disk,
         clock: Callable[[], float],
         run: str,
-        log: Callable[..., None] = lambda event, **fields: None,
+        log: Log = silent,
     ) -> None:
         self.course, self.journal, self.disk, self.clock, self.log = course, journal, disk, clock, log
         self.rules, self.arithmetic = course.rules, course.arithmetic
@@ -281,45 +282,59 @@ class Coordinator:
 
     # Updates
 
-    def submit(self, name: str, update: Update) -> Verdict:
-        """What becomes of an update."""
-        member, opened = self.members.get(name), self.opened
-        if member is None or update.run != self.run:
+    def known(self, name: str, update: Update) -> Verdict | None:
+        """What becomes of an update, as far as that can be told without looking into its file."""
+        opened = self.opened
+        if name not in self.members or update.run != self.run:
             return Verdict(outcome=Verdict.REFUSED, why="another run: come again to learn which is under way")
-        known = self.received.get(name) if opened and update.round == opened.round else None
-        if known and known.file == update.file:
+        have = self.received.get(name) if opened and update.round == opened.round else None
+        if have and have.file == update.file:
             return Verdict(outcome=Verdict.COUNTED)
         current = opened and not self.closing and (update.round, update.attempt) == (opened.round, opened.attempt)
-        if opened is None or not current or name not in opened.cohort or known:
+        if opened is None or not current or name not in opened.cohort or have:
             self.counts.late[name] = self.counts.late.get(name, 0) + 1
             return Verdict(outcome=Verdict.LATE, why="its round does without it")
-        part = self._part(name, update.file)
-        if self.disk.size(part) != update.size or self.disk.digest(part) != update.file:
-            self.disk.remove(part)
+        if self.disk.size(self._part(name, update.file)) != update.size:
             return Verdict(outcome=Verdict.MISSING, why="its file is not there whole")
-        try:
-            self._check(update, part)
-        except Unfit as error:
-            return self._refuse(name, str(error))
-        self.disk.rename(part, update.file)
-        found = Received(name, update.file, update.size, update.examples, dict(update.readings), dict(update.measures))
-        self.journal.receive(opened, found, self.clock())
-        self.received[name] = found
-        self.expected.discard(name)
-        self.log("update", name=name, round=opened.round, examples=update.examples)
-        return Verdict(outcome=Verdict.COUNTED)
+        return None
 
-    def _check(self, update: Update, part: str) -> None:
-        """Raise :class:`Unfit` unless an update is what an update must be."""
-        rules = self.rules
+    def fault(self, name: str, update: Update) -> str | None:
+        """What is wrong with an update whose file is there: nothing, or why it is refused. Long, and without any
+        effect; raises :class:`FileNotFoundError` where the file is not what its name says.
+        """
+        part, rules = self._part(name, update.file), self.rules
+        if self.disk.digest(part) != update.file:
+            raise FileNotFoundError(part)
         if not 1 <= update.examples <= rules.examples:
-            raise Unfit(f"it claims {update.examples:,} examples; 1 to {rules.examples:,} are believed")
+            return f"it claims {update.examples:,} examples; 1 to {rules.examples:,} are believed"
         for need in self.arithmetic.algorithm.readings:
             if need.name not in update.readings:
-                raise Unfit(f"it does not say its {need.name.replace('_', ' ')}")
-        norm = self.arithmetic.norm(self.arithmetic.update_schema.arrays(self.disk.read(part)))
-        if not norm <= rules.norm:
-            raise Unfit(f"its norm is {norm:g}; at most {rules.norm:g} is believed")
+                return f"it does not say its {need.name.replace('_', ' ')}"
+        try:
+            norm = self.arithmetic.norm(self.arithmetic.update_schema.arrays(self.disk.read(part)))
+        except Unfit as error:
+            return str(error)
+        return None if norm <= rules.norm else f"its norm is {norm:g}; at most {rules.norm:g} is believed"
+
+    def garbled(self, name: str, update: Update) -> Verdict:
+        """An update's file is not what its name says: it must come again."""
+        self.disk.remove(self._part(name, update.file))
+        return Verdict(outcome=Verdict.MISSING, why="its file is not what its name says")
+
+    def decide(self, name: str, update: Update, fault: str | None) -> Verdict:
+        """What becomes of an update, now that its file has been looked into."""
+        if (already := self.known(name, update)) is not None:
+            return already
+        assert self.opened is not None
+        if fault is not None:
+            return self._refuse(name, fault)
+        self.disk.rename(self._part(name, update.file), update.file)
+        found = Received(name, update.file, update.size, update.examples, dict(update.readings), dict(update.measures))
+        self.journal.receive(self.opened, found, self.clock())
+        self.received[name] = found
+        self.expected.discard(name)
+        self.log("update", name=name, round=self.opened.round, examples=update.examples)
+        return Verdict(outcome=Verdict.COUNTED)
 
     def _refuse(self, name: str, why: str) -> Verdict:
         """An update is refused; after too many, so is its sender."""
@@ -453,7 +468,7 @@ class Coordinator:
         self.round, self.opened, self.received, self.expected = self.round + 1, None, {}, set()
         self.closing, self.not_before, self.waiting_since = False, now, now
         self.stopped = self.course.stop.reason(self.history)
-        self.log("closed", **{name: value for name, value in done.closed.row.items()})
+        self.log("closed", **done.closed.row)
         self._tidy()
         if self.stopped:
             self.log("over", why=self.stopped)
@@ -461,7 +476,7 @@ class Coordinator:
                 there.post(self._over(self.members[name]))
 
     def forgive(self, seconds: float) -> None:
-        """This process was held up for so long: silence in that time means nothing."""
+        """After a time in which nothing could be heard here: nobody was silent."""
         for there in self.present.values():
             there.seen += seconds
 

@@ -113,6 +113,14 @@ class Journal:
                 raise
             raise CheckpointError(f"{file} is no journal of a server, or is damaged ({error})") from error
 
+    @classmethod
+    def reading(cls, file: Path) -> Journal:
+        """A journal that is only read, also while a server writes it."""
+        journal = cls.__new__(cls)
+        journal.reach = nothing
+        journal.connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)
+        return journal
+
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
@@ -194,7 +202,8 @@ class Journal:
         """A round is over, and a new model stands."""
         with self._transaction("a round closes"):
             self.connection.execute(
-                "UPDATE rounds SET outcome = ?, ended = ?, state = ?, model = ?, row = ? WHERE round = ? AND attempt = ?",
+                "UPDATE rounds SET outcome = ?, ended = ?, state = ?, model = ?, row = ? "
+                "WHERE round = ? AND attempt = ?",
                 (
                     *(CLOSED, now, closed.state, closed.model, json.dumps(dict(closed.row))),
                     *(round.round, round.attempt),
@@ -233,7 +242,7 @@ class Journal:
             "SELECT name, file, size, examples, readings, measures FROM updates WHERE round = ? AND attempt = ?",
             (opened.round, opened.attempt),
         )
-        found = {r[0]: Received(*r[:4], json.loads(r[4]), json.loads(r[5])) for r in rows}
+        found = {r[0]: Received(r[0], r[1], r[2], r[3], json.loads(r[4]), json.loads(r[5])) for r in rows}
         return opened, found
 
     def attempts(self, round: int) -> int:

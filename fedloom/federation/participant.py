@@ -13,6 +13,7 @@ import numpy as np
 
 from fedloom.errors import FedloomError
 from fedloom.federation.disk import Disk, digest
+from fedloom.federation.log import Log, silent
 from fedloom.federation.schema import Schema, Unfit
 from fedloom.federation.service import Compute, in_a_thread
 from fedloom.federation.wire import CHUNK, PROTOCOL
@@ -136,7 +137,7 @@ class Participant:
         version: str = "",
         ready: Callable[[], bool] = lambda: True,
         compute: Compute[Any] = in_a_thread,
-        tell: Callable[..., None] = lambda event, **fields: None,
+        tell: Log = silent,
         draw: Callable[[], float] = random.random,
         patience: float = float("inf"),
     ) -> None:

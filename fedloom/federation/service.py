@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ class Service:
     def __init__(self, coordinator: Coordinator, compute: Compute[Any] = in_a_thread) -> None:
         self.coordinator, self.compute = coordinator, compute
         self.changed, self.over = asyncio.Event(), asyncio.Event()
+        self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def attend(self, name: str, beats: AsyncIterator[Beat]) -> AsyncIterator[Order]:
         """Orders to a participant, as long as it gives signs of life."""
@@ -100,7 +102,8 @@ class Service:
                 file, start, size = chunk.file, chunk.start, chunk.size
                 if not file:
                     raise Unfit("a file without a name")
-            at = self.coordinator.take(name, file, start, size, chunk.content)
+            async with self.locks[name]:
+                at = self.coordinator.take(name, file, start, size, chunk.content)
             if at != start + len(chunk.content):
                 return Place(start=at)
             start = at
@@ -108,7 +111,14 @@ class Service:
 
     async def submit(self, name: str, update: Update) -> Verdict:
         """What becomes of an update."""
-        verdict = self.coordinator.submit(name, update)
+        async with self.locks[name]:  # its file must not change while it is looked into
+            verdict = self.coordinator.known(name, update)
+            if verdict is None:
+                try:
+                    fault = await self.compute(lambda: self.coordinator.fault(name, update))
+                    verdict = self.coordinator.decide(name, update, fault)
+                except FileNotFoundError:
+                    verdict = self.coordinator.garbled(name, update)
         self.changed.set()
         return verdict
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.algorithms import Algorithm, Method
+from fedloom.algorithms import Method
 from fedloom.clients.client import Client
 from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Total
@@ -119,10 +119,8 @@ class LocalTrainer:
         lead = jax.tree.map(lambda a: jnp.asarray(a)[None], sent.variables)
         worked = Worked(station.algorithm.local, lead, before or {}, total.update, keeps)
         for need in needs:
-            part = need.part
-            require(
-                part in self.data.clients, "data", f"with examples for {part}, which the weighting looks at", "none"
-            )
+            what = f"with examples for {need.part}, which the weighting looks at"
+            require(need.part in self.data.clients, "data", what, "none")
         views = {need.part: station.store.view(me, need.part) for need in needs}
         read = _read(mine.task, station.plan, needs, views, worked, me) if needs else {}
         part = next((part for part in ("test", "validation") if part in self.data.clients), None)
@@ -176,6 +174,3 @@ def about(mine: Arithmetic, more: Mapping[str, Any]) -> str:
     shapes = {name: [list(shape), kind] for name, shape, kind in mine.model_schema.fields}
     told = {"seed": mine.seed, "task": mine.task.name, "algorithm": mine.algorithm.describe(), "model": shapes, **more}
     return json.dumps(told, sort_keys=True)
-
-
-__all__ = ["Algorithm", "LocalTrainer", "about"]

@@ -1,0 +1,395 @@
+"""Federation: a server, its participants, and how a run stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import numpy as np
+import typer
+from rich.table import Table
+
+import fedloom.federation as network
+from fedloom.cli.experiments import EXPERIMENT, FIGURE
+from fedloom.cli.shared import (
+    DATA_GROUPS,
+    FIELDS,
+    DataFolder,
+    Debug,
+    File,
+    Json,
+    Quiet,
+    described,
+    errors,
+    tell,
+    told,
+    with_fields,
+)
+from fedloom.data import FederatedData
+from fedloom.data.federated import Ranges
+from fedloom.errors import ArgumentError, CheckpointError, DataError, require
+from fedloom.federation.log import Log
+from fedloom.federation.rules import Rules
+from fedloom.runs import report
+from fedloom.runs.checkpoint import write_text
+from fedloom.runs.experiment import Experiment
+from fedloom.runs.plot import plot
+from fedloom.runs.prepare import federated
+from fedloom.runs.result import Run
+
+RULES = {f.name: f for f in dataclasses.fields(Rules)}
+TOLD = ("Model", "Algorithm")  # the groups of an experiment's fields that participants are told
+KeysFolder = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--keys", help="the folder of one's own key and certificates: see fedloom keys"),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="no certificates: on this machine's own address only")]
+
+
+@with_fields()
+def server_command(
+    file: File = None,
+    out: Annotated[Path, typer.Option(help="folder of the run; begun again with it, the server goes on")] = Path(
+        "served"
+    ),
+    listen: Annotated[str, typer.Option(help="host:port for participants")] = "127.0.0.1:8443",
+    page: Annotated[str, typer.Option(help="host:port of the live page, or none")] = "127.0.0.1:8444",
+    keys: KeysFolder = None,
+    revoked: Annotated[Optional[Path], typer.Option(help="the authority's revoked.json")] = None,  # noqa: UP045
+    insecure: Insecure = False,
+    begin: Annotated[int, typer.Option(help="participants before the first round")] = 2,
+    over: Annotated[float, typer.Option(help="how many more are asked than needed, as a factor")] = 1.3,
+    quorum: Annotated[float, typer.Option(help="share of the needed updates without which a round is void")] = 2 / 3,
+    deadline_: Annotated[float, typer.Option("--round-seconds", help="seconds that a round may take")] = 600.0,
+    patience_: Annotated[
+        float, typer.Option("--wait-seconds", help="seconds to wait for more participants, and for them to come back")
+    ] = 10.0,
+    most_examples: Annotated[int, typer.Option(help="more examples than this are not believed")] = 10_000_000,
+    most_norm: Annotated[float, typer.Option(help="updates with a larger norm are refused")] = float("inf"),
+    offences: Annotated[int, typer.Option(help="refused updates after which a participant is left out")] = 3,
+    pardon: Annotated[Optional[list[str]], typer.Option(help="forget a participant's refused updates")] = None,  # noqa: UP045
+    classes: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="without data here: how many classes, or their names: cat,dog"),
+    ] = None,
+    shape: Annotated[Optional[str], typer.Option(help="without data here: of one example: 28,28")] = None,  # noqa: UP045
+    data_folder: DataFolder = None,
+    quiet: Quiet = False,
+    json_: Json = False,
+    debug: Debug = False,
+    **fields: Any,
+) -> None:
+    """Serve a run to real participants: they train where their data is, and send updates.
+
+    The experiment says what is learned and how; its data is only what models are judged on. Participants prove who
+    they are by certificates (fedloom keys). Killed at any moment and begun again with the same folder, the server goes
+    on; Ctrl-C stops it in good order.
+
+    Examples:
+      fedloom server experiment.toml --keys keys/server --revoked keys/revoked.json --listen 0.0.0.0:8443 --out served
+
+      fedloom server --insecure --clients 3 --begin 3 --fraction 1 --rounds 20
+    """
+    with told(debug):
+        experiment = described(file, fields)
+        rules = Rules(
+            begin=begin, over=over, quorum=quorum, deadline=deadline_, patience=patience_, examples=most_examples,
+            norm=most_norm, offences=offences,
+        )  # fmt: skip
+        secured(keys, insecure)
+        if revoked is None and keys is not None and (beside := keys.parent / "revoked.json").is_file():
+            revoked = beside
+        known = out / EXPERIMENT
+        if known.exists() and Experiment.read(known).replace(rounds=1, target=None) != experiment.replace(
+            rounds=1, target=None
+        ):
+            raise CheckpointError(f"{out} holds another experiment: choose another folder with --out")
+        run = served(
+            experiment, rules, out, listen, None if page == "none" else page, keys, revoked,
+            blank(experiment, shape, classes) if shape or classes else federated(experiment, data_folder),
+            bool(shape or classes), pardon or [], quiet or json_,
+        )  # fmt: skip
+        figure = out / FIGURE
+        if len(run.history):
+            plot([(run.label, run.history)], against=["rounds"], file=figure)
+            tell(quiet, json_, report.as_json(run), report.summary(run), f"Figure: {figure}")
+        if not run.finished:
+            errors.print(f"Go on with the same command and --out {out}", style="yellow", soft_wrap=True)
+            raise typer.Exit(130)
+
+
+def served(
+    experiment: Experiment,
+    rules: Rules,
+    out: Path,
+    listen: str,
+    page: str | None,
+    keys: Path | None,
+    revoked: Path | None,
+    data: FederatedData,
+    blind: bool,
+    pardon: Sequence[str],
+    quiet: bool,
+) -> Run:
+    """Serve an experiment."""
+    with network._extra():
+        from fedloom.federation.courses import course
+        from fedloom.federation.hosting import JOURNAL, Place, host
+        from fedloom.federation.journal import Journal
+    for name in ("compute", "users", "engine", "noise", "rotation"):
+        experiment.leave_alone(name, "over a network, where clients are real")
+    require(
+        experiment.inputs != "standard",
+        "inputs",
+        "unit or centred over a network, where nobody sees all data",
+        "standard",
+    )
+    task, stop = experiment.build_task(data), experiment.stop()
+    if blind:
+        stop = dataclasses.replace(stop, monitor="clients_accuracy")
+    run = course(
+        task, experiment.build_algorithm(), seed=experiment.seed, data=None if blind else data, stop=stop, rules=rules,
+        label=f"{task.name} on {experiment.data}, {experiment.algorithm}", more=about(experiment, data),
+    )  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / EXPERIMENT, experiment.to_toml())
+    for name in pardon:
+        journal = Journal(out / JOURNAL)
+        require(journal.pardon(name), "pardon", "a participant that has come", name)
+        journal.close()
+
+    def started(port: int, seen: int | None) -> None:
+        if not quiet:
+            host_ = listen.rpartition(":")[0]
+            secure = "https" if keys else "http"
+            shown = f"; page at {secure}://{page.rpartition(':')[0]}:{seen}" if page and seen else ""
+            errors.print(f"Serving participants at {host_}:{port}{shown}", soft_wrap=True, highlight=False)
+
+    place = Place(out, listen, page, keys, revoked, narrated(quiet, server=True), started)
+    return host(run, place)
+
+
+@with_fields(DATA_GROUPS)
+def client_command(
+    server: Annotated[str, typer.Option(help="host:port of the server")] = "127.0.0.1:8443",
+    keys: KeysFolder = None,
+    insecure: Insecure = False,
+    name: Annotated[str, typer.Option(help="what one is called, without certificates")] = "",
+    part: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="to try things out: which client of the partition this one is"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder for what waits, and what is kept")] = Path("joined"),
+    ready: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="a command; work is taken only while it succeeds (charging, idle, unmetered)"),
+    ] = None,
+    give_up: Annotated[float, typer.Option(help="seconds without a server after which one gives up")] = float("inf"),
+    compress: Annotated[bool, typer.Option("--compress", help="compress files on their way")] = False,
+    data_folder: DataFolder = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    **fields: Any,
+) -> None:
+    """Take part in a server's run. The data stays here; what the algorithm says is sent, and nothing else.
+
+    What is learned and how is the server's to say; whose examples, and how they are split, is said here. Lost
+    connections are found again, and updates that the server has not acknowledged are sent again.
+
+    Examples:
+      fedloom client --server train.example.org:8443 --keys clinic-a --data patients.csv --label outcome
+
+      fedloom client --insecure --name a --data mnist --partition iid --clients 3 --part 0
+    """
+    with told(debug):
+        secured(keys, insecure)
+        require(not insecure or bool(name), "name", "given without certificates", name)
+        own = described(None, fields)
+        data = mine(federated(own, data_folder), part)
+        with network._extra():
+            from fedloom.federation.joining import Way, join
+            from fedloom.federation.trainer import LocalTrainer
+        import fedloom
+
+        trainer = LocalTrainer(data, lambda said: built(said, data))
+        aligned(trainer, data)
+        way = Way(
+            server, out / (name or (keys.name if keys else "")), keys, name, willing(ready), give_up, compress,
+            narrated(quiet, server=False),
+        )  # fmt: skip
+        done = join(trainer, way, fedloom.__version__)
+        if not quiet:
+            errors.print(f"Over: {done.why}", soft_wrap=True, highlight=False)
+        if done.model:
+            from safetensors.numpy import save_file
+
+            file = way.folder / "model.safetensors"
+            save_file({n.removeprefix("variables."): a for n, a in done.model.items()}, file)
+            tell(quiet, False, None, f"Model: {file}")
+
+
+def status_command(
+    folder: Annotated[Path, typer.Argument(help="the folder of a served run")] = Path("served"),
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """How a served run stands, from its folder; its server may be there or not."""
+    with told(debug):
+        with network._extra():
+            from fedloom.federation.hosting import standing
+        found = standing(folder)
+        tell(False, json_, found, *shown(found))
+
+
+def shown(found: Mapping[str, Any]) -> list[Any]:
+    """A run's standing, as tables."""
+    last = found["history"][-1] if found["history"] else {}
+    metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in last.items()
+                        if name.endswith(("accuracy", "loss")))  # fmt: skip
+    people = Table("participant", "rounds counted", "last", "refused")
+    for one in found["participants"]:
+        last_round = "–" if one["counted"] < 0 else str(one["counted"] + 1)
+        people.add_row(one["name"], str(one["rounds"]), last_round, str(one["offences"]))
+    lines: list[Any] = [f"run {found['run']}: {found['round']:,} rounds done, {found['state']}, "
+                        f"{found['aborted']:,} void{'; ' + metrics if metrics else ''}", people]  # fmt: skip
+    if found["refused"]:
+        refused = Table("refused", "round", "participant", "why")
+        for one in found["refused"][:20]:
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["time"]))
+            refused.add_row(when, str(one["round"] + 1), one["name"], one["why"])
+        lines.append(refused)
+    return lines
+
+
+def secured(keys: Path | None, insecure: bool) -> None:
+    """Raise an :class:`ArgumentError` unless it is clear whether anything is secured."""
+    require((keys is None) == insecure, "keys", "a folder that fedloom keys issue made (or say --insecure)", keys)
+
+
+def about(experiment: Experiment, data: FederatedData) -> dict[str, Any]:
+    """What participants are told of an experiment: the model and the algorithm, never where data is."""
+    fields = {f.name: getattr(experiment, f.name) for f in FIELDS if f.metadata["group"] in TOLD}
+    changed = {name: value for name, value in fields.items() if name in experiment.changed()}
+    return {"experiment": changed, "classes": data.classes, "class_names": list(data.class_names)}
+
+
+def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
+    """The task and the algorithm of what a server says; only the fields that it may say."""
+    allowed = {f.name for f in FIELDS if f.metadata["group"] in TOLD}
+    wrong = sorted(said.get("experiment", {}).keys() - allowed)
+    if wrong:
+        raise ArgumentError("the server's experiment", "about the model and the algorithm", ", ".join(wrong))
+    experiment = Experiment().replace(**said["experiment"])
+    like = dataclasses.replace(data, classes=int(said["classes"]), class_names=tuple(said["class_names"]))
+    return experiment.build_task(like), experiment.build_algorithm()
+
+
+def aligned(trainer: Any, data: FederatedData) -> None:
+    """Before a run, number this participant's classes as the server does."""
+    prepare: Callable[[Any], None] = trainer.prepare
+
+    def prepared(welcome: Any) -> None:
+        said = json.loads(welcome.about)
+        trainer.data = renamed(data, said.get("class_names", []), int(said["classes"]))
+        prepare(welcome)
+
+    trainer.prepare = prepared
+
+
+def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:
+    """The same data with its classes numbered by the server's names."""
+    if not names or not data.class_names or list(names) == list(data.class_names):
+        require(data.classes <= classes, "data", f"of the server's {classes:,} classes", f"{data.classes:,} classes")
+        return dataclasses.replace(data, classes=classes)
+    unknown = [name for name in data.class_names if name not in names]
+    if unknown:
+        raise DataError(f"{data.name} has classes that the server does not know: {', '.join(map(str, unknown))}")
+    number = np.array([names.index(name) for name in data.class_names], data.columns["y"].dtype)
+    columns = {**data.columns, "y": number[data.columns["y"]]}
+    return dataclasses.replace(data, columns=columns, classes=classes, class_names=tuple(names))
+
+
+def mine(data: FederatedData, part: int | None) -> FederatedData:
+    """One participant's data: all of it, or one client's part of it, to try things out."""
+    if part is None:
+        return data.union() if len(data) > 1 else data
+    require(0 <= part < len(data), "part", f"between 0 and {len(data) - 1}", part)
+    ranges, rows, start = {}, [], 0
+    for name, each in data.clients.items():
+        own = data.index[each.start[part] : each.start[part] + each.size[part]]
+        if len(own) or name == "train":
+            ranges[name] = Ranges(np.array([start], np.int32), np.array([len(own)], np.int32))
+            rows.append(own)
+            start += len(own)
+    index = np.concatenate(rows)
+    columns = {name: column[index] for name, column in data.columns.items()}
+    called = (data.client_names[part],) if len(data.client_names) else ()
+    return dataclasses.replace(
+        data, name=f"{data.name}[{part}]", columns=columns, index=np.arange(len(index), dtype=np.int32),
+        clients=ranges, central={}, client_names=called,
+    )  # fmt: skip
+
+
+def blank(experiment: Experiment, shape: str | None, classes: str | None) -> FederatedData:
+    """What a server without data knows of it: the shape of an example, and the classes."""
+    if shape is None or classes is None:
+        raise ArgumentError("shape and classes", "given together, for a server without data", (shape, classes))
+    sizes = tuple(int(n) for n in shape.split(",") if n.strip().isdigit())
+    require(len(sizes) > 0, "shape", "whole numbers between commas: 28,28", shape)
+    names = [] if classes.isdigit() else [name.strip() for name in classes.split(",")]
+    many = int(classes) if classes.isdigit() else len(names)
+    columns = {"x": np.zeros((1, *sizes), np.float32), "y": np.zeros(1, np.int32)}
+    one = {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}
+    return FederatedData(experiment.data, columns, many, np.zeros(1, np.int32), one, {}, class_names=tuple(names))
+
+
+def willing(command: str | None) -> Callable[[], bool]:
+    """Whether work may be taken: while a command succeeds."""
+    if command is None:
+        return lambda: True
+    import subprocess
+
+    def ask() -> bool:
+        return subprocess.run(command, shell=True, timeout=10, capture_output=True).returncode == 0
+
+    return ask
+
+
+def narrated(quiet: bool, server: bool) -> Log:
+    """What happens, in a line each for people who watch."""
+
+    def tell(event: str, **fields: Any) -> None:
+        text = SAID.get((server, event))
+        if text is not None and not quiet:
+            errors.print(text(fields), soft_wrap=True, highlight=False, markup=False)
+            sys.stderr.flush()
+
+    return tell
+
+
+def _closed(f: Mapping[str, Any]) -> str:
+    metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in f.items()
+                        if name.endswith(("accuracy", "loss")))  # fmt: skip
+    return f"round {f['round']}: {f['replies']} of {f['asked']} updates, {f['seconds']:.1f} s; {metrics}"
+
+
+SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {
+    (True, "came"): lambda f: f"{f['name']} has come (number {f['number']})",
+    (True, "left"): lambda f: f"{f['name']} has left: {f['why']}",
+    (True, "closed"): _closed,
+    (True, "void"): lambda f: f"round {f['round'] + 1} is void: {f['updates']} updates; it begins again",
+    (True, "refused"): lambda f: f"an update of {f['name']} is refused: {f['why']}",
+    (True, "trouble"): lambda f: f"trouble: {f['why']}",
+    (True, "turned away"): lambda f: f"somebody is turned away: {f['why']}",
+    (False, "welcome"): lambda f: f"in, as number {f['number']}",
+    (False, "training"): lambda f: f"round {f['round'] + 1}: training",
+    (False, "verdict"): lambda f: (
+        f"round {f['round'] + 1}: {f['outcome'].lower()}{': ' + f['why'] if f['why'] else ''}"
+    ),
+    (False, "lost"): lambda f: f"no server ({f['why']}); again in {f['again']:g} s",
+}

@@ -1,0 +1,159 @@
+"""Channel: a participant's way to a server over gRPC: one connection, which it opens itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from fedloom.errors import require
+from fedloom.federation.door import NAME, SERVICE, is_loopback
+from fedloom.federation.identity import Keys
+from fedloom.federation.participant import Lost, Rejected
+from fedloom.federation.wire import LARGEST
+from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want
+
+M = TypeVar("M", bound=Message)
+OPTIONS = (
+    ("grpc.max_receive_message_length", LARGEST),
+    ("grpc.max_send_message_length", LARGEST),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+FOR_GOOD = {
+    grpc.StatusCode.UNAUTHENTICATED: "the server does not know this certificate",
+    grpc.StatusCode.PERMISSION_DENIED: "the server lets this participant not in",
+    grpc.StatusCode.UNIMPLEMENTED: "the server speaks no protocol of this version of fedloom",
+    grpc.StatusCode.INVALID_ARGUMENT: "the server takes this not",
+}
+WAIT = 60.0  # seconds for a short call
+
+
+class GrpcLine:
+    """One attendance."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    async def send(self, beat: Beat) -> None:
+        """Give a sign of life."""
+        await _asked(self.call.write(beat.SerializeToString()))
+
+    async def receive(self) -> Order | None:
+        """The next order."""
+        content = await _asked(self.call.read())
+        if content is not grpc.aio.EOF:
+            return _parsed(Order, content)
+        code, details = await self.call.code(), await self.call.details()
+        if code == grpc.StatusCode.OK:
+            return None
+        raise _told(code, details)
+
+    async def close(self) -> None:
+        """Leave."""
+        self.call.cancel()
+
+
+class Channel:
+    """A way to a server.
+
+    Arguments:
+        server: ``host:port``.
+        keys: one's own key and certificates; ``None`` secures nothing, which only this machine's own address may.
+        name: what one is called where nothing is secured.
+        compressed: whether files are compressed on their way.
+    """
+
+    def __init__(self, server: str, keys: Keys | None, name: str = "", compressed: bool = False) -> None:
+        host, _, port = server.rpartition(":")
+        require(bool(host) and port.isdigit(), "server", "host:port", server)
+        how = grpc.Compression.Gzip if compressed else grpc.Compression.NoCompression
+        if keys is None:
+            require(is_loopback(server), "server", "this machine's own (127.0.0.1) without certificates", server)
+            self.channel = grpc.aio.insecure_channel(server, options=OPTIONS, compression=how)
+        else:
+            proof = grpc.ssl_channel_credentials(keys.ca, keys.key, keys.cert)
+            self.channel = grpc.aio.secure_channel(server, proof, options=OPTIONS, compression=how)
+        self.metadata = ((NAME, name),) if keys is None else ()
+
+    async def attend(self) -> GrpcLine:
+        """Be there."""
+        call = self.channel.stream_stream(f"/{SERVICE}/Attend")(metadata=self.metadata)
+        return GrpcLine(call)
+
+    async def fetch(self, want: Want) -> AsyncIterator[Chunk]:
+        """A file, from some byte on."""
+        call = self.channel.unary_stream(f"/{SERVICE}/Fetch")(want.SerializeToString(), metadata=self.metadata)
+        try:
+            while (content := await _asked(call.read())) is not grpc.aio.EOF:
+                yield _parsed(Chunk, content)
+            if (code := await call.code()) != grpc.StatusCode.OK:
+                raise _told(code, await call.details())
+        finally:
+            call.cancel()
+
+    async def held(self, want: Want) -> Place:
+        """How much of a file the server has."""
+        return await self._ask("Held", want, Place)
+
+    async def push(self, chunks: AsyncIterator[Chunk]) -> Place:
+        """A file, from some byte on."""
+        call = self.channel.stream_unary(f"/{SERVICE}/Push")(metadata=self.metadata)
+        try:
+            async for chunk in chunks:
+                if call.done():
+                    break
+                await _asked(call.write(chunk.SerializeToString()))
+            await _asked(call.done_writing())
+        except Lost:
+            if not call.done():
+                raise
+        return _parsed(Place, await _asked(call))
+
+    async def submit(self, update: Update) -> Verdict:
+        """What becomes of an update."""
+        return await self._ask("Submit", update, Verdict)
+
+    async def _ask(self, method: str, message: Message, kind: type[M]) -> M:
+        call = self.channel.unary_unary(f"/{SERVICE}/{method}")
+        return _parsed(kind, await _asked(call(message.SerializeToString(), metadata=self.metadata, timeout=WAIT)))
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self.channel.close()
+
+
+async def _asked(call: Awaitable[Any]) -> Any:
+    """What a call gives, or why it gives nothing."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise _told(error.code(), error.details()) from None
+    except (grpc.aio.UsageError, grpc.aio.InternalError) as error:
+        raise Lost(str(error)) from None
+
+
+def _told(code: grpc.StatusCode, details: str | None) -> Exception:
+    """An error as one that a participant knows."""
+    if code in FOR_GOOD:
+        return Rejected(f"{FOR_GOOD[code]}: {details}")
+    return Lost(f"{code.name.lower().replace('_', ' ')}: {details}")
+
+
+def _parsed(kind: type[M], content: bytes) -> M:
+    message = kind()
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise Lost(f"the server sent no {kind.__name__} ({error})") from None
+    return message
+
+
+Ask = Callable[..., Awaitable[Any]]

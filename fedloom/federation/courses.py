@@ -1,0 +1,83 @@
+"""Courses: what a run is, from what its owner says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedloom.algorithms import Method, ServerState
+from fedloom.data.federated import FederatedData
+from fedloom.engines.evaluate import judge
+from fedloom.engines.spreading import Spreading
+from fedloom.engines.station import NativeStation, weights_of
+from fedloom.engines.store import store
+from fedloom.errors import require
+from fedloom.federation.arithmetic import Arithmetic, arithmetic
+from fedloom.federation.coordinator import Course, Evaluate
+from fedloom.federation.rules import Rules
+from fedloom.federation.trainer import about
+from fedloom.runs.stopping import Stop
+from fedloom.tasks.task import Task
+from fedloom.trees import flatten
+
+
+def course(
+    task: Task,
+    algorithm: Method,
+    *,
+    seed: int = 0,
+    data: FederatedData | None = None,
+    stop: Stop | None = None,
+    rules: Rules | None = None,
+    label: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Course:
+    """A run, as a server needs it; the arguments are those of :func:`fedloom.federation.serve`.
+
+    Arguments:
+        more: what else participants are told.
+    """
+    stop, mine = stop or Stop(), arithmetic(task, algorithm, seed)
+    if task.client is not None:
+        Spreading(1, 1).check(mine.algorithm, native=True, observed=False)
+    judged = data is not None and "test" in data.splits
+    watched = stop.monitor.startswith("clients_") or judged or (stop.target is None and stop.patience is None)
+    require(
+        watched, "data", "with test examples, which target and patience look at", None if data is None else data.name
+    )
+    told = about(mine, more or {})
+    identity = {"task": task.name, "seed": seed, **mine.algorithm.describe()}
+    evaluate = evaluation(mine, data) if judged and data is not None else lambda state: {}  # noqa: ARG005
+    return Course(mine, rules or Rules(), stop, evaluate, told, identity, label or f"{task.name}, {seed}")
+
+
+def evaluation(mine: Arithmetic, data: FederatedData) -> Evaluate:
+    """How a model does on the server's test examples."""
+    task = mine.task
+    if task.client is not None:
+        return native(mine, data)
+    judging = judge(task, mine._plan, store(data, mine._plan.mesh, None))
+
+    def evaluate(state: ServerState) -> dict[str, float]:
+        found = judging.evaluate(jax.tree.map(lambda a: a[None], state.variables), "test")
+        return {f"test_{name}": float(value[0]) for name, value in found.items()}
+
+    return evaluate
+
+
+def native(mine: Arithmetic, data: FederatedData) -> Evaluate:
+    """The same with clients that have code of their own."""
+    station = NativeStation(data, mine.task, [mine.algorithm], [mine.seed])
+    rows = np.asarray(data.examples("test"))
+
+    def evaluate(state: ServerState) -> dict[str, float]:
+        sent = {name: a[None] for name, a in flatten(state.sent).items()}
+        assert mine.task.client is not None
+        told = station.broadcast(mine.algorithm, weights_of(sent, 0), 0, 0, 0)
+        sums = mine.task.client({"test": station.columns(rows)}).evaluate(told, "test")
+        return {f"test_{name}": value / sums["count"] for name, value in sums.items() if name != "count"}
+
+    return evaluate

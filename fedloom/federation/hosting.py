@@ -1,0 +1,200 @@
+"""Hosting: a server from its first start to the end of its run: files, door, page, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fedloom.runs.checkpoint as checkpoint
+import fedloom.runs.model as model
+from fedloom.errors import CheckpointError, IdentityError, require
+from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.disk import Disk
+from fedloom.federation.door import Door, is_loopback, opened
+from fedloom.federation.identity import CA, CERT, KEY, Keys, Revoked, identity_of
+from fedloom.federation.journal import Journal
+from fedloom.federation.log import Log, lines, several, silent
+from fedloom.federation.page import Page, start_page
+from fedloom.federation.points import from_environment
+from fedloom.federation.service import Service
+from fedloom.runs.result import HISTORY, MODEL, Run
+
+JOURNAL, FILES, LOG, LOCK = "journal.sqlite", "files", "log.jsonl", "lock"
+LINGER = 60.0  # seconds that a server stays after the end, for participants to fetch the final model
+ALIVE = 30.0  # seconds that calls under way may take when a server leaves
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server is, and who may come.
+
+    Arguments:
+        folder: where everything is kept: a server that is begun again with the same folder goes on.
+        address: ``host:port`` for participants.
+        page: ``host:port`` of the live page; ``None`` shows none.
+        keys: the server's folder of :func:`fedloom.federation.identity.issue`; ``None`` secures nothing, which only
+            this machine's own address may.
+        revoked: the file of certificates that are no longer accepted.
+        log: told of what happens, beside the folder's own log.
+        started: called with the ports of both, once participants can come.
+    """
+
+    folder: Path
+    address: str
+    page: str | None = None
+    keys: Path | None = None
+    revoked: Path | None = None
+    log: Log = silent
+    started: Callable[[int, int | None], None] = field(default=lambda port, page: None)  # noqa: ARG005
+
+
+def host(course: Course, place: Place) -> Run:
+    """Serve a run until it is over, or until a signal asks to stop; begun again, it goes on."""
+    return asyncio.run(hosted(course, place))
+
+
+async def hosted(course: Course, place: Place) -> Run:
+    """The same inside an event loop."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    with alone(place.folder), (place.folder / LOG).open("a", encoding="utf-8") as file:
+        log, reach = several(place.log, lines(file)), from_environment()
+        journal = Journal(place.folder / JOURNAL, reach)
+        try:
+            disk = Disk(place.folder / FILES, reach)
+            coordinator = Coordinator(course, journal, disk, time.time, secrets.token_hex(8), log)
+            async with signals() as asked:
+                await _attended(Service(coordinator), place, log, asked)
+            return kept(coordinator, place.folder)
+        finally:
+            journal.close()
+
+
+async def _attended(service: Service, place: Place, log: Log, asked: asyncio.Event) -> None:
+    """Let participants in until the run is over or somebody asks to stop."""
+    revoked = Revoked(place.revoked) if place.revoked else None
+    keys = partial(Keys.read, place.keys) if place.keys else None
+    door = Door(service, revoked, keys is not None)
+    calls = 4 * service.coordinator.rules.connections
+    server, port = await opened(door, place.address, keys, calls)
+    page: Page | None = None
+    try:
+        if place.page:
+            page = await paged(service.coordinator, place, revoked)
+        log("serving", port=port, page=page.port if page else None, run=service.coordinator.run,
+            round=service.coordinator.round)  # fmt: skip
+        place.started(port, page.port if page else None)
+        ending = asyncio.create_task(asked.wait())
+        running = asyncio.create_task(service.run())
+        await asyncio.wait([running, ending], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER):
+                    while service.coordinator.present and not asked.is_set():
+                        await asyncio.sleep(0.1)
+        else:
+            log("asked to stop", round=service.coordinator.round)
+        for task in (running, ending):
+            task.cancel()
+        await asyncio.gather(running, ending, return_exceptions=True)
+    finally:
+        if page is not None:
+            await page.close()
+        await server.stop(0.5)
+
+
+async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None) -> Page:
+    """The live page, behind the same certificates."""
+    assert place.page is not None
+    if place.keys is None:
+        require(
+            is_loopback(place.page), "page", "this machine's own address (127.0.0.1) without certificates", place.page
+        )
+        return await start_page(coordinator.status, place.page, tls=None, admit=lambda der: True)  # noqa: ARG005
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(place.keys / CERT, place.keys / KEY)
+    context.load_verify_locations(place.keys / CA)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    def admit(der: bytes | None) -> bool:
+        if der is None:
+            return False
+        try:
+            who = identity_of(ssl.DER_cert_to_PEM_cert(der).encode())
+            return revoked is None or who.serial not in revoked
+        except IdentityError:
+            return False
+
+    return await start_page(coordinator.status, place.page, tls=context, admit=admit)
+
+
+def kept(coordinator: Coordinator, folder: Path) -> Run:
+    """What came of a run so far, written as any run's: its history and its model."""
+    course, rows = coordinator.course, [dict(row) for row in coordinator.history.rows]
+    checkpoint.write_text(folder / HISTORY, json.dumps({"label": course.label, "rows": rows}, indent=1) + "\n")
+    model.save(folder / MODEL, coordinator.state.variables)
+    why = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
+    return Run(course.label, coordinator.history, coordinator.state.variables, why, False, folder)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Inside, no other server works in this folder."""
+    import fcntl
+
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CheckpointError(f"another server works in {folder}") from None
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@asynccontextmanager
+async def signals() -> AsyncIterator[asyncio.Event]:
+    """Inside, an event that is set when somebody asks this process to end: Ctrl-C, or ``kill``."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    every = (signal.SIGINT, signal.SIGTERM)
+    installed = []
+    for one in every:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(one, asked.set)
+            installed.append(one)
+    try:
+        yield asked
+    finally:
+        for one in installed:
+            loop.remove_signal_handler(one)
+
+
+def standing(folder: Path) -> Mapping[str, Any]:
+    """How a run stands, read from its folder; its server may be there or not."""
+    if not (folder / JOURNAL).is_file():
+        raise CheckpointError(f"{folder} holds no run of a server: there is no {JOURNAL}")
+    journal = Journal.reading(folder / JOURNAL)
+    try:
+        about, under_way = journal.about(), journal.opened()
+        members = journal.members()
+        return {
+            "run": about.get("run", ""), "round": len(journal.rows()),
+            "state": "in a round" if under_way else "between rounds",
+            "participants": [vars(member) for member in members.values()],
+            "history": journal.rows(), "refused": [vars(refused) for refused in journal.refusals()],
+            "aborted": journal.voided(),
+        }  # fmt: skip
+    finally:
+        journal.close()
