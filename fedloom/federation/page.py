@@ -256,7 +256,7 @@ class Families:
         """One family after another."""
         status, people = self.status, self.status.get("participants", ())
         yield GaugeMetricFamily("fedloom_up", "1 while the server answers", 1)
-        yield GaugeMetricFamily("fedloom_round", "The round under way", status.get("round", 0))
+        yield GaugeMetricFamily("fedloom_round", "The round that the run is in", status.get("round", 0))
         yield CounterMetricFamily("fedloom_rounds_aborted", "Rounds given up", status.get("aborted", 0))
         states = Counter(dict.fromkeys(STATES, 0))
         states.update(person["state"] for person in people)
