@@ -7,7 +7,7 @@
 True
 """
 
-from fedloom import algorithms, clients, combine, data, engines, errors, local, mixing, runs, tasks
+from fedloom import algorithms, clients, combine, data, engines, errors, federation, local, mixing, runs, tasks
 from fedloom.algorithms import (
     Algorithm,
     ditto,
@@ -27,8 +27,9 @@ from fedloom.algorithms import (
 )
 from fedloom.data import partition, split
 from fedloom.runs import Experiment, History, Run, Users, fine_tune, load, plot, run, sweep
+from fedloom.version import VERSION
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
 __all__ = [
     "Algorithm",
@@ -46,6 +47,7 @@ __all__ = [
     "errors",
     "fedavg",
     "fedbn",
+    "federation",
     "fedper",
     "fedprox",
     "fedrep",

@@ -4,7 +4,7 @@ import fedloom
 
 PUBLIC = """
 Algorithm Experiment History Run Users algorithms clients combine data ditto dpa_sgd engines errors fedavg fedbn
-fedper fedprox fedrep fedsgd fine_tune ifca load local local_only mixing partition personalised plot qfedavg
+federation fedper fedprox fedrep fedsgd fine_tune ifca load local local_only mixing partition personalised plot qfedavg
 run runs scaffold server split sweep tasks
 """
 

@@ -41,6 +41,7 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.plot import plot
 from fedloom.runs.prepare import federated
 from fedloom.runs.result import Run
+from fedloom.version import VERSION
 
 RULES = {f.name: f for f in dataclasses.fields(Rules)}
 TOLD = ("Model", "Algorithm")  # the groups of an experiment's fields that participants are told
@@ -214,15 +215,13 @@ def client_command(
         with network._extra():
             from fedloom.federation.joining import Way, join
             from fedloom.federation.trainer import LocalTrainer
-        import fedloom
-
         trainer = LocalTrainer(data, lambda said: built(said, data))
         aligned(trainer, data)
         way = Way(
             server, out / (name or (keys.name if keys else "")), keys, name, willing(ready), give_up, compress,
             narrated(quiet, server=False),
         )  # fmt: skip
-        done = join(trainer, way, fedloom.__version__)
+        done = join(trainer, way, VERSION)
         if not quiet:
             errors.print(f"Over: {done.why}", soft_wrap=True, highlight=False)
         if done.model:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedloom.errors import MissingExtra
 from fedloom.federation.rules import Rules
+from fedloom.version import VERSION
 
 if TYPE_CHECKING:
     from fedloom.algorithms import Method
@@ -88,10 +89,8 @@ def take_part(
         from fedloom.federation.arithmetic import arithmetic, told
         from fedloom.federation.joining import Way, join
         from fedloom.federation.trainer import LocalTrainer
-    import fedloom
-
     trainer = LocalTrainer(data, lambda about: (task, algorithm))  # noqa: ARG005
-    done = join(trainer, Way(server, Path(folder), _path(keys), name, ready, **more), fedloom.__version__)
+    done = join(trainer, Way(server, Path(folder), _path(keys), name, ready, **more), VERSION)
     if not done.model:
         return None
     mine = trainer.ready.arithmetic if trainer.ready else arithmetic(task, algorithm, 0)

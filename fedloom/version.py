@@ -1,0 +1,3 @@
+"""Version: of fedloom."""
+
+VERSION = "0.2.0"
