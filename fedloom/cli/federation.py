@@ -318,20 +318,7 @@ def mine(data: FederatedData, part: int | None) -> FederatedData:
     if part is None:
         return data.union() if len(data) > 1 else data
     require(0 <= part < len(data), "part", f"between 0 and {len(data) - 1}", part)
-    ranges, rows, start = {}, [], 0
-    for name, each in data.clients.items():
-        own = data.index[each.start[part] : each.start[part] + each.size[part]]
-        if len(own) or name == "train":
-            ranges[name] = Ranges(np.array([start], np.int32), np.array([len(own)], np.int32))
-            rows.append(own)
-            start += len(own)
-    index = np.concatenate(rows)
-    columns = {name: column[index] for name, column in data.columns.items()}
-    called = (data.client_names[part],) if len(data.client_names) else ()
-    return dataclasses.replace(
-        data, name=f"{data.name}[{part}]", columns=columns, index=np.arange(len(index), dtype=np.int32),
-        clients=ranges, central={}, client_names=called,
-    )  # fmt: skip
+    return data.alone(part)
 
 
 def blank(experiment: Experiment, shape: str | None, classes: str | None) -> FederatedData:

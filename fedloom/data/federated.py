@@ -111,6 +111,27 @@ class FederatedData:
         name, everyone = f"{self.name}/union", ("the union",)
         return replace(self, name=name, index=train, clients=ranges, central=central, client_names=everyone)
 
+    def alone(self, client: int) -> FederatedData:
+        """One client's examples, and nothing of anybody else: what a participant has.
+
+        >>> columns = {"x": np.arange(4.0)[:, None], "y": np.array([0, 1, 1, 0])}
+        >>> parts = {"train": Ranges(np.array([0, 1]), np.array([1, 3]))}
+        >>> FederatedData("toy", columns, 2, np.arange(4), parts, {}).alone(1).columns["x"][:, 0].tolist()
+        [1.0, 2.0, 3.0]
+        """
+        whole("client", client, 0, len(self) - 1)
+        parts = {name: self.examples(name, client) for name, each in self.clients.items() if each.size[client]}
+        ends = np.cumsum([len(rows) for rows in parts.values()]).astype(np.int32)
+        ranges = {name: Ranges(np.array([end - len(rows)], np.int32), np.array([len(rows)], np.int32))
+                  for (name, rows), end in zip(parts.items(), ends, strict=True)}  # fmt: skip
+        index = np.concatenate(list(parts.values()))
+        columns = {name: column[index] for name, column in self.columns.items()}
+        names = (self.client_names[client],) if len(self.client_names) else ()
+        return replace(
+            self, name=f"{self.name}[{client}]", columns=columns, index=np.arange(len(index), dtype=np.int32),
+            clients=ranges, central={}, client_names=names,
+        )  # fmt: skip
+
     def called(self, client: int) -> str:
         """What a client is called.
 

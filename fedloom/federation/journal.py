@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS participants (
     rounds INTEGER NOT NULL DEFAULT 0, offences INTEGER NOT NULL DEFAULT 0, joined REAL NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS rounds (
     round INTEGER NOT NULL, attempt INTEGER NOT NULL, outcome TEXT NOT NULL, cohort TEXT NOT NULL,
-    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, PRIMARY KEY (round, attempt)) STRICT;
+    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, counted TEXT, PRIMARY KEY (round, attempt)) STRICT;
 CREATE TABLE IF NOT EXISTS updates (
     round INTEGER NOT NULL, attempt INTEGER NOT NULL, name TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL,
     examples INTEGER NOT NULL, readings TEXT NOT NULL, measures TEXT NOT NULL, time REAL NOT NULL,
@@ -202,10 +202,10 @@ class Journal:
         """A round is over, and a new model stands."""
         with self._transaction("a round closes"):
             self.connection.execute(
-                "UPDATE rounds SET outcome = ?, ended = ?, state = ?, model = ?, row = ? "
+                "UPDATE rounds SET outcome = ?, ended = ?, state = ?, model = ?, row = ?, counted = ? "
                 "WHERE round = ? AND attempt = ?",
                 (
-                    *(CLOSED, now, closed.state, closed.model, json.dumps(dict(closed.row))),
+                    *(CLOSED, now, closed.state, closed.model, json.dumps(dict(closed.row)), json.dumps(counted)),
                     *(round.round, round.attempt),
                 ),
             )
@@ -258,6 +258,11 @@ class Journal:
     def rows(self) -> list[dict[str, float]]:
         """What was measured, round by round."""
         found = self.connection.execute("SELECT row FROM rounds WHERE outcome = ? ORDER BY round", (CLOSED,))
+        return [json.loads(row[0]) for row in found]
+
+    def counted(self) -> list[list[str]]:
+        """Whose updates counted, round by round."""
+        found = self.connection.execute("SELECT counted FROM rounds WHERE outcome = ? ORDER BY round", (CLOSED,))
         return [json.loads(row[0]) for row in found]
 
     def refusals(self, most: int = 100) -> list[Refused]:

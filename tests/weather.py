@@ -8,8 +8,9 @@ import asyncio
 import errno
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -40,7 +41,6 @@ class Loop(asyncio.BaseEventLoop):
         super().__init__()
         self.now = 0.0
         self._selector = self
-        pass
 
     def time(self) -> float:
         return self.now
@@ -114,7 +114,13 @@ def never(*_: Any) -> Any:
     raise AssertionError
 
 
-TINY = Task("tiny", lambda key: Variables({"w": jnp.zeros(SIZE)}, {}), never, never)
+TINY = Task("tiny", lambda _: Variables({"w": jnp.zeros(SIZE)}, {}), never, never)
+
+
+@cache
+def tiny(fraction: float) -> Arithmetic:
+    """The server's part of federated averaging of the tiny model."""
+    return arithmetic(TINY, fl.fedavg(fraction=fraction), 0)
 
 
 def computed(number: int, round: int, model: np.ndarray, turns: float) -> np.ndarray:
@@ -170,6 +176,20 @@ class Weather:
     moments: float = 0.0
 
 
+def forecast(seed: int) -> tuple[Weather, dict[str, Any]]:
+    """The weather of a seed, and a world for it: all must count, or some of many suffice."""
+    draw = random.Random(seed)
+    weather = Weather(
+        lost=draw.choice([0, 0.1, 0.3]), twice=draw.choice([0, 0.2]), delay=draw.choice([0.01, 0.2, 2.0]),
+        broken=draw.choice([0, 0.2]), crashes=draw.choice([0, 0.05, 0.3]), full=draw.choice([0, 0.1, 0.3]),
+        moments=draw.choice([0, 0.02, 0.1]),
+    )  # fmt: skip
+    if draw.random() < 0.5:
+        return weather, {}
+    rules = Rules(begin=3, over=1.3, quorum=0.5, deadline=10.0, patience=2.0, beat=1.0)
+    return weather, {"participants": draw.choice([4, 6]), "rules": rules, "fraction": draw.choice([0.5, 1.0])}
+
+
 @dataclass
 class World:
     """A server, its participants, and the weather between them."""
@@ -179,11 +199,11 @@ class World:
     participants: int = 3
     rounds: int = 4
     rules: Rules = field(default_factory=lambda: Rules(begin=3, quorum=1.0, deadline=20.0, patience=3.0))
-    shared: Arithmetic | None = None
+    fraction: float = 1.0
 
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
-        self.arithmetic = self.shared or arithmetic(TINY, fl.fedavg(fraction=1.0), 0)
+        self.arithmetic = tiny(self.fraction)
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.disk = Memory(self.fate)
         self.disks = [Memory(self.fate) for _ in range(self.participants)]
@@ -228,10 +248,11 @@ class World:
             self.service = None
             try:
                 journal = Journal(self.connection, self.fate)
-                course = Course(self.arithmetic, self.rules, Stop(self.rounds), lambda state: {}, "{}", {"tiny": 1})
+                course = Course(self.arithmetic, self.rules, Stop(self.rounds), lambda _: {}, "{}", {"tiny": 1})
                 clock = lambda: 1e9 + loop.time()  # noqa: E731
                 coordinator = Coordinator(course, journal, self.disk, clock, f"run-{self.seed}", self.note)
-                self.service, self.doomed, self.coordinator = Service(coordinator, self.compute), asyncio.Event(), coordinator
+                self.coordinator, self.doomed = coordinator, asyncio.Event()
+                self.service = Service(coordinator, self.compute)
                 await self.until(self.stay(self.service), self.weather.crashes, self.doomed)
             except (Crash, OSError, sqlite3.OperationalError) as error:
                 self.crashed += 1
@@ -314,6 +335,10 @@ class World:
         assert [row["round"] for row in rows] == list(range(1, self.rounds + 1))
         assert all(np.array_equal(model, final) for model in self.finals.values())
         members = coordinator.members
+        names = coordinator.journal.counted()
+        assert all(len(set(one)) == len(one) == row["replies"] for one, row in zip(names, rows, strict=True))
+        numbers = [[members[name].number for name in one] for one in names]
+        assert np.array_equal(final, expected(self.arithmetic, numbers, len(members)))
         assert sum(member.rounds for member in members.values()) == sum(row["replies"] for row in rows)
         assert all(row["replies"] <= row["asked"] <= len(members) for row in rows)
         return final
@@ -450,16 +475,16 @@ class Wired:
         return found
 
 
-def expected(arithmetic: Arithmetic, participants: int, rounds: int) -> np.ndarray:
-    """The model after so many rounds in which everybody counted, computed without any server."""
-    state = arithmetic.first
-    for round in range(rounds):
+def expected(arithmetic: Arithmetic, counted: Sequence[Sequence[int]], participants: int) -> np.ndarray:
+    """The model after rounds in which these participants counted, computed without any server."""
+    state, turns = arithmetic.first, [0] * participants
+    for round, numbers in enumerate(counted):
         model = flatten(state.variables)["params.w"]
-        given = [Contribution(k, 10 * (k + 1), {}) for k in arithmetic.preference(round, participants)]
+        who = [k for k in arithmetic.preference(round, participants) if k in numbers]
+        given = [Contribution(k, 10 * (k + 1), {}) for k in who]
         order = arithmetic.ordered(given)
-        updates = [{"update.params.w": computed(given[i].number, round, model, round)} for i in order]
+        updates = [{"update.params.w": computed(who[i], round, model, turns[who[i]])} for i in order]
         state, _ = arithmetic.step(state, [given[i] for i in order], updates, participants)
+        for k in who:
+            turns[k] += 1
     return flatten(state.variables)["params.w"]
-
-
-Fates = Mapping[str, Weather]
