@@ -211,7 +211,7 @@ class World:
         self.doomed = asyncio.Event()
         self.lines: set[Wire] = set()
         self.events: list[tuple[float, str, dict[str, Any]]] = []
-        self.crashed, self.ended = 0, [False] * self.participants
+        self.crashed, self.ended_at = 0, 0.0
         self.finals: dict[int, np.ndarray] = {}
 
     @property
@@ -329,6 +329,7 @@ class World:
         """The final model, after everything that must hold has been checked."""
         with asyncio.Runner(loop_factory=Loop) as runner:
             runner.run(self.live())
+            self.ended_at = runner.get_loop().time()
         coordinator = self.coordinator
         final = flatten(coordinator.state.variables)["params.w"]
         rows = coordinator.history.rows
