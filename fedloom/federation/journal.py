@@ -21,7 +21,8 @@ CREATE TABLE IF NOT EXISTS participants (
     rounds INTEGER NOT NULL DEFAULT 0, offences INTEGER NOT NULL DEFAULT 0, joined REAL NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS rounds (
     round INTEGER NOT NULL, attempt INTEGER NOT NULL, outcome TEXT NOT NULL, cohort TEXT NOT NULL,
-    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, counted TEXT, PRIMARY KEY (round, attempt)) STRICT;
+    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, counted TEXT,
+    PRIMARY KEY (round, attempt)) STRICT;
 CREATE TABLE IF NOT EXISTS updates (
     round INTEGER NOT NULL, attempt INTEGER NOT NULL, name TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL,
     examples INTEGER NOT NULL, readings TEXT NOT NULL, measures TEXT NOT NULL, time REAL NOT NULL,
