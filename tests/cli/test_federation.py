@@ -1,0 +1,104 @@
+"""The commands of a federation: what they refuse, and what a server may and may not say to a participant."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedloom as fl
+from fedloom.cli.app import app
+from fedloom.cli.federation import about, blank, built, mine, renamed
+from fedloom.data import FederatedData
+from fedloom.data.federated import Ranges
+from fedloom.errors import ArgumentError, DataError
+from fedloom.runs import Experiment
+
+
+def said(*arguments: str) -> str:
+    """What an erroneous command says."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+def toy(names: tuple[str, ...], labels: list[int]) -> FederatedData:
+    columns = {"x": np.zeros((len(labels), 2), np.float32), "y": np.array(labels, np.int32)}
+    train = {"train": Ranges(np.zeros(1, np.int32), np.array([len(labels)], np.int32))}
+    return FederatedData(
+        "toy", columns, len(names), np.arange(len(labels), dtype=np.int32), train, {}, class_names=names
+    )
+
+
+def test_certificates_or_an_open_word(tmp_path: Path) -> None:
+    for command in ("server", "client"):
+        assert "keys must be a folder that fedloom keys issue made (or say --insecure)" in said(command)
+    assert "address must be this machine's own" in said(
+        "server", "--insecure", "--listen", "0.0.0.0:1", "--out", str(tmp_path / "out")
+    )
+    assert "name must be given without certificates" in said("client", "--insecure", "--data", "mnist")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--algorithm", "dpa-sgd"), "algorithm must be one with a server and one model for all"),
+        (("--algorithm", "ifca"), "algorithm must be one with a server and one model for all"),
+        (("--quorum", "2"), "quorum must be above 0 and at most 1"),
+        (("--compute", "0.1"), "compute must be left alone over a network"),
+        (("--inputs", "standard"), "inputs must be unit or centred over a network"),
+        (("--shape", "28,28"), "shape and classes must be given together"),
+        (("--pardon", "nobody"), "pardon must be a participant that has come"),
+    ],
+)
+def test_a_server_refuses_what_cannot_be(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
+    assert why in said("server", "--insecure", "--out", str(tmp_path / "out"), *options)
+
+
+def test_another_experiment_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_text(Experiment(lr=0.5).to_toml())
+    assert "holds another experiment" in said("server", "--insecure", "--out", str(tmp_path))
+
+
+def test_status_of_nothing(tmp_path: Path) -> None:
+    assert "holds no run of a server" in said("status", str(tmp_path))
+
+
+def test_a_participant_is_told_of_the_model_and_the_algorithm_and_of_no_data() -> None:
+    experiment = Experiment(data="mnist", model="logistic", lr=0.5, clients=7, rounds=3)
+    told = about(experiment, fl.data.mnist().partition(fl.partition.iid(7)))
+    assert told["experiment"] == {"model": "logistic", "lr": 0.5} and told["classes"] == 10
+    task, algorithm = built(told, toy(("a", "b"), [0, 1]))
+    assert task.name == "logistic" and algorithm.describe()["lr"] == 0.5
+
+
+def test_a_server_cannot_make_a_participant_read_anything() -> None:
+    for field, value in (("data", "/etc/passwd"), ("partition", "/tmp/x.safetensors"), ("address", "evil:1")):
+        with pytest.raises(ArgumentError, match=rf"about the model and the algorithm, but is '{field}'"):
+            built({"experiment": {field: value}, "classes": 2, "class_names": []}, toy(("a", "b"), [0, 1]))
+
+
+def test_classes_are_numbered_as_the_server_does() -> None:
+    mapped = renamed(toy(("dog", "fox"), [0, 1, 1]), ["cat", "dog", "fox"], 3)
+    assert mapped.columns["y"].tolist() == [1, 2, 2] and mapped.classes == 3
+    with pytest.raises(DataError, match=r"classes that the server does not know: fox"):
+        renamed(toy(("dog", "fox"), [0, 1]), ["cat", "dog"], 2)
+    with pytest.raises(ArgumentError, match=r"data must be of the server's 1 classes"):
+        renamed(dataclasses.replace(toy(("a", "b"), [0, 1]), class_names=()), [], 1)
+
+
+def test_one_participant_s_part() -> None:
+    data = fl.data.mnist().partition(fl.partition.iid(3))
+    one = mine(data, 1)
+    assert len(one) == 1 and np.array_equal(one.columns["y"], data.columns["y"][data.examples("train", 1)])
+    assert "test" not in one.splits
+    assert mine(data, None).clients["train"].size.tolist() == [60_000]
+    with pytest.raises(ArgumentError, match=r"part must be between 0 and 2"):
+        mine(data, 3)
+
+
+def test_a_server_without_data_knows_shapes_and_classes() -> None:
+    data = blank(Experiment(), "28,28", "cat,dog")
+    assert data.columns["x"].shape == (1, 28, 28) and data.class_names == ("cat", "dog")
+    assert blank(Experiment(), "4", "7").classes == 7
