@@ -176,7 +176,7 @@ class Participant:
         line = await self.link.attend()
         tasks: list[asyncio.Task[Any]] = []
         try:
-            await line.send(self._beat())
+            await line.send(await self._beat())
             tasks = [asyncio.create_task(self._live(line)), asyncio.create_task(self._hear(line)),
                      asyncio.create_task(self._work())]  # fmt: skip
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -191,14 +191,15 @@ class Participant:
             await asyncio.gather(*tasks, return_exceptions=True)
             await line.close()
 
-    def _beat(self) -> Beat:
-        return Beat(protocol=PROTOCOL, version=self.version, ready=self.ready(), examples=self.trainer.examples)
+    async def _beat(self) -> Beat:
+        ready = await self.compute(self.ready)  # somebody's hook, which may take its time
+        return Beat(protocol=PROTOCOL, version=self.version, ready=ready, examples=self.trainer.examples)
 
     async def _live(self, line: Line) -> None:
         """Give signs of life."""
         while True:
             await asyncio.sleep(self.beat_every)
-            await line.send(self._beat())
+            await line.send(await self._beat())
 
     async def _hear(self, line: Line) -> None:
         """Take orders; the newest counts."""
