@@ -118,6 +118,7 @@ class Coordinator:
         self.present: dict[str, Presence] = {}
         self.counts = Counts()
         self.closing = False
+        self.told: set[str] = set()  # who knows that the run is over
         self._resume(run)
 
     def _resume(self, run: str) -> None:
@@ -237,6 +238,7 @@ class Coordinator:
         )  # fmt: skip
 
     def _over(self, member: Member) -> Order:
+        self.told.add(member.name)
         size = self.disk.size(self.model_file)
         return Order(over=Over(why=self.stopped, model=self.model_file, size=size, counted=member.counted))
 
@@ -479,6 +481,12 @@ class Coordinator:
         """After a time in which nothing could be heard here: nobody was silent."""
         for there in self.present.values():
             there.seen += seconds
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody takes part who does not know yet that the run is over."""
+        return any(name not in self.told for name, member in self.members.items()
+                   if member.offences < self.rules.offences)  # fmt: skip
 
     def failed(self) -> None:
         """Closing did not succeed: it will be tried again."""

@@ -99,10 +99,7 @@ async def _attended(service: Service, place: Place, log: Log, asked: asyncio.Eve
         await asyncio.wait([running, ending], return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             running.result()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LINGER):
-                    while service.coordinator.present and not asked.is_set():
-                        await asyncio.sleep(0.1)
+            await _linger(service.coordinator, asked)
         else:
             log("asked to stop", round=service.coordinator.round)
         for task in (running, ending):
@@ -112,6 +109,17 @@ async def _attended(service: Service, place: Place, log: Log, asked: asyncio.Eve
         if page is not None:
             await page.close()
         await server.stop(0.5)
+
+
+async def _linger(coordinator: Coordinator, asked: asyncio.Event) -> None:
+    """After the end, stay until everybody knows and has the final model; for those who are away, not for long."""
+    loop = asyncio.get_running_loop()
+    over = loop.time()
+    while not asked.is_set() and loop.time() < over + LINGER:
+        soon = loop.time() < over + coordinator.rules.patience
+        if not coordinator.present and not (coordinator.awaited and soon):
+            return
+        await asyncio.sleep(0.1)
 
 
 async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None) -> Page:
