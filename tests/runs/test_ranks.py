@@ -9,7 +9,12 @@ import pytest
 from launched import MISSING, launch, write_toy
 from safetensors.numpy import load_file
 
+from fedloom.algorithms import fedavg
+from fedloom.combine import Combiner, clipped, median
+from fedloom.errors import ArgumentError
 from fedloom.runs import load
+from fedloom.runs.order import supported
+from fedloom.tasks import logistic
 
 pytestmark = pytest.mark.filterwarnings(f"default:{MISSING[:14]}")  # told after every run, not only with -rs
 INTERRUPTED = "interrupted; it can be resumed"
