@@ -164,6 +164,28 @@ def personal() -> str:
     return "\n".join(["<!-- cost -->", *blocks, "<!-- /cost -->"])
 
 
+def liars() -> str:
+    """What combiners are worth where clients lie, for docs/weighting.md."""
+    blocks = []
+    for result in read("liars-*.json"):
+        runs, last = result["runs"], result["seeds"] - 1
+        places = list(next(iter(runs.values())))
+        blocks += [row(["combiner", *places]), row(["---"] * (1 + len(places)))]
+        blocks += [row([f"`{name}`", *(accuracies(by[place]) for place in places)]) for name, by in runs.items()]
+        about = f"After {result['rounds']} rounds: the mean over seeds 0 to {last}, and the least and the most of them."
+        blocks += ["", f"{about} Recorded {result['date'][:10]} on {result['device']}: `{result['command']}`.", ""]
+    return "\n".join(["<!-- liars -->", *blocks, "<!-- /liars -->"])
+
+
+def accuracies(runs: list[dict[str, Any]]) -> str:
+    """The accuracies of some runs; or how many of them ceased to be numbers."""
+    diverged = sum(run["stopped"].startswith("diverged") for run in runs)
+    if diverged:
+        return f"{diverged} of {len(runs)} diverged"
+    values = [run["accuracy"] for run in runs]
+    return f"{statistics.mean(values):.1%} ({min(values):.1%} to {max(values):.1%})"
+
+
 def workers() -> str:
     """Many workers without a server in one process, for docs/topologies.md."""
     blocks = []
@@ -207,6 +229,7 @@ def main() -> None:
     """Write the page of benchmarks, and the tables of other pages."""
     PAGE.write_text(page())
     put(WEIGHTING, "cost", personal())
+    put(WEIGHTING, "liars", liars())
     put(TOPOLOGIES, "workers", workers())
     put(MPI, "mpi", mpi())
     put(README, "speed", speed())

@@ -80,7 +80,8 @@ def test_plot_draws_several_runs() -> None:
 def test_list_names_everything() -> None:
     listed = json.loads(fedloom("list", "--json").stdout)
     assert set(listed) == {
-        "data", "partition", "split", "model", "inputs", "algorithm", "optimizer", "weighting", "server"}  # fmt: skip
+        "data", "partition", "split", "model", "inputs", "algorithm", "optimizer", "weighting",
+        "combine", "server"}  # fmt: skip
     assert "shards" in fedloom("list").stdout
 
 

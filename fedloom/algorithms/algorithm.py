@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from fedloom.algorithms.server import Server, checked_server
+from fedloom.combine.combiner import Combiner, mean
 from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting
 from fedloom.errors import require
@@ -63,7 +64,8 @@ class Algorithm:
 
         m ← max(C·K, 1) clients at random
         each works locally from w:        w_k
-        w ← server(w, Σ_k p_k (w_k - w)), p_k the weighting's share of client k
+        w ← server(w, Σ_k p_k (w_k - w)), p_k the weighting's share of client k; or what else the combiner makes of all
+                                          w_k - w
 
     The numbers in it (learning rates, epochs, …) are arguments of the compiled program; the rest decides what is
     compiled.
@@ -73,6 +75,7 @@ class Algorithm:
     server: Server
     weighting: Weighting
     fraction: float = static()
+    combiner: Combiner = mean
 
     def cohort(self, clients: int) -> int:
         """M = max(C·K, 1), to the nearest client.
@@ -92,8 +95,8 @@ class Algorithm:
 
     @property
     def stacked(self) -> bool:
-        """Whether replies must be kept until all have come, because their weights depend on each other."""
-        return not self.weighting.alone
+        """Whether replies must be kept until all have come, because what they count or come to depends on all."""
+        return not (self.weighting.alone and self.combiner.alone)
 
     @property
     def personal(self) -> bool:
@@ -119,6 +122,9 @@ class Algorithm:
         self.local.checked()
         checked_server(self.server)
         self.weighting.checked()
+        self.combiner.checked()
+        need = "one that takes a mean, with a weighting that divides by more than its weights (q-FedAvg)"
+        require(self.weighting.is_mean or self.combiner.alone, "combiner", need, self.combiner.describe())
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
         return self
 
@@ -129,6 +135,7 @@ class Algorithm:
             "fraction": self.fraction,
             **self.local.describe(),
             **self.weighting.describe(),
+            **self.combiner.describe(),
             "server": server.name,
             "server_lr": float(server.lr),
             "server_momentum": float(server.momentum),

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.server import Server, server
+from fedloom.combine.combiner import Combiner, mean
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
 from fedloom.local import Local, sgd
@@ -17,6 +18,7 @@ def fedavg(
     local: Local | None = None,
     server: Server = server(),  # noqa: B008
     weighting: Weighting = by_size,
+    combiner: Combiner = mean,
     **local_options: Any,
 ) -> Algorithm:
     """Federated averaging: clients train on their own, the server averages what they learned.
@@ -27,9 +29,10 @@ def fedavg(
             ``batch_size``, ``decay``, ``optimizer``.
         server: what the server does with the mean update; plain averaging by default.
         weighting: how much each reply counts; by the client's number of examples by default.
+        combiner: what is made of the replies; their weighted mean by default.
 
     >>> fedavg(fraction=0.1, epochs=5, batch_size=10, lr=0.1).local.epochs
     5
     """
     require(local is None or not local_options, "local", "given alone, or by its arguments", sorted(local_options))
-    return Algorithm(local or sgd(**local_options), server, weighting, fraction).checked()
+    return Algorithm(local or sgd(**local_options), server, weighting, fraction, combiner).checked()

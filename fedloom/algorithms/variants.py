@@ -11,7 +11,7 @@ from fedloom.combine import fair
 from fedloom.errors import require
 from fedloom.local import Local, sgd
 
-TOGETHER = ("fraction", "server", "weighting")  # what is federated averaging's; the rest is local work's
+TOGETHER = ("fraction", "server", "weighting", "combiner")  # what is federated averaging's; the rest is local work's
 
 
 def _around(make: Any, local: Local | None, options: dict[str, Any]) -> Algorithm:

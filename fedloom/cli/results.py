@@ -49,7 +49,7 @@ def plot_command(
 
 
 def list_command(json_: Json = False) -> None:
-    """List what can be named: data sets, partitions, splits, models, algorithms, optimisers, weightings, servers."""
+    """List what can be named: data sets, partitions, splits, models, algorithms, weightings, combiners, servers, …"""
     if json_:
         print(json.dumps(LISTING, ensure_ascii=False, indent=1))
         return

@@ -8,7 +8,7 @@ axes, (experiments, lanes), here written X and L.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +35,22 @@ UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which l
 
 @record
 class Total:
-    """What a cohort's replies add up to, for each experiment. Where their weights depend on each other, the updates are
-    not added up but kept, one beside the other, and there is no weight yet.
+    """What a cohort's replies add up to, for each experiment. Where what they count or come to depends on all, the
+    updates are not added up but kept, one beside the other, and there is no weight yet.
 
     Arguments:
         update: Σ weight · update.
         weight: Σ weight.
         aside: Σ of what they changed of what is told aside.
         computed: how many steps were computed.
+        broken: how many replies do not count, because they are not finite.
     """
 
     update: Variables
     weight: Float[Array, " X"]
     aside: dict[str, PyTree]
     computed: Float[Array, " X"]
+    broken: Float[Array, " X"]
 
 
 @record
@@ -168,13 +170,14 @@ class Cohort:
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
         end = spread(plan, partial(_ended, plan), f"ll{self.whose}lxx")
-        weight, reply, keeps = end(work, n, *self.given(lanes.slot), self.algorithm, self.rates)
+        weight, counts, reply, keeps = end(work, n, *self.given(lanes.slot), self.algorithm, self.rates)
         weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
         total = Total(
             update=jax.tree.map(put if plan.stacked else _add(weight), lanes.total.update, reply.update),
             weight=lanes.total.weight + weight.sum(1),
             aside=jax.tree.map(_add(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
+            broken=lanes.total.broken + (done & ~counts).sum(1),
         )
         slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1, dtype=jnp.int32) - 1, lanes.slot)
         next_work = work if plan.once else where(done, self.fresh(slot), work)
@@ -225,19 +228,26 @@ def nothing(plan: Plan, sent: Sent, m: int) -> Total:
     room = (m,) if plan.stacked else ()
     update = jax.tree.map(lambda a: jnp.zeros((x, *room, *a.shape[axes:]), a.dtype), sent.variables)
     aside = {} if plan.apart else jax.tree.map(lambda a: jnp.zeros((x, *a.shape[axes:]), a.dtype), sent.aside)
-    return Total(update, jnp.zeros(x), aside, jnp.zeros(x))
+    return Total(update, jnp.zeros(x), aside, jnp.zeros(x), jnp.zeros(x))
 
 
 def _ended(
     plan: Plan, work: Work, n: Array, sent: Sent, kept: PyTree, algorithm: Method, lr: Array
-) -> tuple[Array, Reply, PyTree]:
-    """The weight of a lane's reply, where it depends on nothing else; the reply; and what its client keeps."""
+) -> tuple[Array, Array, Reply, PyTree]:
+    """The weight of a lane's reply, where it depends on nothing else; whether it counts; the reply; and what its client
+    keeps. Of one that does not count nothing remains: it tells nothing aside, and its client keeps what it had.
+    """
     reply, keeps = algorithm.local.finish(work, sent, kept, n, lr)
+    if not isinstance(algorithm, Algorithm):
+        return jnp.float32(0), jnp.asarray(True), reply, keeps
+    heard, counts = algorithm.combiner.heard(reply.update)
+    aside = where(counts, reply.aside, jax.tree.map(jnp.zeros_like, reply.aside))
+    reply, keeps = replace(reply, aside=aside), where(counts, keeps, kept)
     if plan.stacked:
-        return jnp.float32(0), reply, keeps
-    assert isinstance(algorithm, Algorithm)
-    alone = Replies(reply.examples[None], jnp.ones(1, bool), {})
-    return algorithm.weighting.weigh(alone)[0], reply, keeps
+        return jnp.float32(0), counts, reply, keeps
+    alone = Replies(reply.examples[None], counts[None], {})
+    weight = jnp.where(counts, algorithm.weighting.weigh(alone)[0], 0)
+    return weight, counts, replace(reply, update=heard), keeps
 
 
 def _add(weight: Float[Array, "X L"]) -> Callable[[Array, Array], Array]:

@@ -16,9 +16,11 @@ from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.algorithm import Algorithm, ServerState
+from fedloom.combine.combined import heard, summed, weighed
 from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock, Message, Passed
+from fedloom.engines.coordinates import by_coordinates
 from fedloom.engines.evaluate import Judge
 from fedloom.engines.keeping import enter, returned, taken
 from fedloom.engines.lanes import Cohort, Total, work_through
@@ -27,8 +29,8 @@ from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import GLOBAL, Store, View
 from fedloom.engines.users import users
-from fedloom.tasks.task import Task, Variables
-from fedloom.trees import nbytes, record, where
+from fedloom.tasks.task import Task
+from fedloom.trees import nbytes, record
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
@@ -50,11 +52,13 @@ class Rounds:
         users: of the last round, where clients are observed: ``client``, who took part (-1 is nobody), and each metric
             of each of them on its own test data before and after its work (``before_accuracy``, …), and after it on
             everybody's (``global_accuracy``, …); and ``mixing``, M, where every user has its own model.
+        broken: how many replies did not count, because they were not finite; where there is a combiner that looks.
     """
 
     norm: Float[Array, "rounds members"]
     computed: Float[Array, "rounds members"]
     users: dict[str, Array]
+    broken: Float[Array, "rounds members"] | None = None
 
 
 @dataclass(frozen=True)
@@ -256,34 +260,33 @@ class Round:
         everybody = len(self.view.size)
         apply = lambda a, s, u, aside: a.apply(s, u, aside, everybody)  # noqa: E731
         norm = jax.vmap(optax.tree.norm)(mean.params)
-        return jax.vmap(apply)(algorithm, state, mean, total.aside), Rounds(norm, total.computed, seen)
+        broken = None if algorithm.combiner.trusting else total.broken
+        return jax.vmap(apply)(algorithm, state, mean, total.aside), Rounds(norm, total.computed, seen, broken)
 
     def weighed(
         self, kept: Total, read: dict[str, Array], round: Int[Array, " X"], clients: Int[Array, "X m"]
     ) -> Total:
-        """The sum of replies that were kept, each weighted, knowing what all devices' clients read."""
+        """What replies that were kept come to, knowing what all devices' clients read: their sum, each weighted; or
+        what the combiner makes of all of them.
+        """
         plan, algorithm = self.plan, self.algorithm
-        squares = [jnp.sum(u * u, axis=tuple(range(2, u.ndim))) for u in jax.tree.leaves(kept.update.params)]
-        mine = Replies(
-            jnp.where(clients >= 0, self.view.size[clients], 0).astype(jnp.float32),
-            clients >= 0,
-            read,
-            jnp.sum(jnp.stack(squares), axis=0),
-        )
+        sizes = jnp.where(clients >= 0, self.view.size[clients], 0).astype(jnp.float32)
+        hear = lambda a, updates, replies: heard(a.combiner, updates, replies)  # noqa: E731
+        updates, mine = jax.vmap(hear)(algorithm, kept.update, Replies(sizes, clients >= 0, read))
         rates = jax.vmap(lambda local, r: local.rate(r))(algorithm.local, round)
         every = replace(together(plan, mine), rate=rates)
-        weights = jax.vmap(lambda a, replies: a.weighting.weigh(replies))(algorithm, every)
-        weights = jnp.where(every.present, weights, 0)
-        total = jax.vmap(lambda a, replies, w: a.weighting.total(replies, w))(algorithm, every, weights)
+        weights, total = jax.vmap(lambda a, replies: weighed(a.weighting, replies))(algorithm, every)
+        if not algorithm.combiner.alone:
+            each = lambda given: jax.vmap(lambda a, u, w: a.combiner.combine(u, w))(algorithm, given, weights)  # noqa: E731
+            found = by_coordinates(plan.mesh, each, updates)
+            update, weight = one_says(plan, (found, jnp.ones_like(total)))
+            return replace(kept, update=update, weight=weight)
         share = total / jnp.where(weights.sum(1) > 0, weights.sum(1), 1)
         if plan.mesh.size > 1:
             m = clients.shape[1]
             weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * m, m, 1)
             total = total / plan.mesh.size  # every device knows all of it, and they are about to be added up
-        counted = where(weights > 0, kept.update, jax.tree.map(jnp.zeros_like, kept.update))  # 0 · NaN is not 0
-        update = jax.tree.map(lambda u: jnp.einsum("xm,xm...->x...", weights, u), counted)
-        state = jax.tree.map(lambda u: jax.vmap(jnp.multiply)(u, share), update.state)  # no gradient: always a mean
-        return replace(kept, update=Variables(update.params, state), weight=total)
+        return replace(kept, update=jax.vmap(summed)(updates, weights, share), weight=total)
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))
@@ -331,6 +334,14 @@ def sometimes(now: Bool[Array, ""], make: Callable[[], T]) -> T:
 def together(plan: Plan, mine: T) -> T:
     """What all devices have, (X, m, …) on each, one after the other."""
     return lax.all_gather(mine, machine.AXIS, axis=1, tiled=True) if plan.mesh.size > 1 else mine
+
+
+def one_says(plan: Plan, known: T) -> T:
+    """What all devices know, on the first of them, and zeros on the others: they are about to be added up."""
+    if plan.mesh.size == 1:
+        return known
+    first = lax.axis_index(machine.AXIS) == 0
+    return jax.tree.map(lambda a: jnp.where(first, a, jnp.zeros_like(a)), known)
 
 
 def observed(

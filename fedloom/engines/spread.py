@@ -136,7 +136,7 @@ def _after(
     side_by_side = lambda *a: jnp.concatenate(a, axis=1)  # noqa: E731
     added = lambda *a: sum(a[1:], start=a[0])  # noqa: E731
     update = jax.tree.map(side_by_side if plan.stacked else added, *[t.update for t in totals])
-    rest = jax.tree.map(added, *[(t.weight, t.aside, t.computed) for t in totals])
+    rest = jax.tree.map(added, *[(t.weight, t.aside, t.computed, t.broken) for t in totals])
     total = Total(update, *rest)
     clients = dealt.reshape(len(dealt), -1)
     round = Round(task, plan, algorithm, view, judged, seeds)

@@ -107,7 +107,7 @@ def _mixed(
     """What becomes of users' models when the pieces of a round have been done."""
     update = jax.tree.map(lambda *a: jnp.concatenate(a, axis=1), *[t.update for t in found])
     computed = sum((t.computed for t in found[1:]), start=found[0].computed)
-    whole = Total(update, found[0].weight, {}, computed)
+    whole = Total(update, found[0].weight, {}, computed, found[0].broken)
     round = Round(task, plan, m, algorithm, view, test, examples, seeds)
     update, present, computed = placed(state, users, whole)
     return round.after(state, last, update, present > 0, computed)

@@ -138,28 +138,31 @@ class NativeStation:
     def trained(
         self, weights: dict[str, np.ndarray], x: int, round: int, clients: Int[np.ndarray, " c"], stacked: bool
     ) -> tuple[Total, dict[str, np.ndarray]]:
-        """The same of one experiment: Σ weight · (w_k - w), or every w_k - w where weights depend on all replies."""
+        """The same of one experiment: Σ weight · (w_k - w), or every w_k - w where it takes all of them."""
         algorithm = self.algorithms[x]
         room = (len(clients),) if stacked else ()
         total = {name: np.zeros(room + w.shape, w.dtype) for name, w in weights.items()}
-        weight, steps = np.float32(0), 0
+        weight, steps, broken = np.float32(0), 0, 0
         read = {need.name: np.zeros(len(clients), np.float32) for need in algorithm.readings}
         for slot, who in enumerate(clients.tolist()):
             if who < 0:
                 continue
             told, client = self.broadcast(algorithm, weights, x, round, who), self.client(who)
-            found = _checked(client.fit(told), weights, self.data.called(who))
+            found = _checked(client.fit(told), weights, self.data.called(who), algorithm)
             n = int(self.data.clients["train"].size[who])
-            mine = np.float32(1) if stacked else _alone(algorithm, n)
-            for name, after in found.items():
-                total[name][slot if stacked else ...] += mine * (after - weights[name])
+            update = {name: after - weights[name] for name, after in found.items()}
+            mine, update = (np.float32(1), update) if stacked else _alone(algorithm, update, n)
+            for name, change in update.items():
+                total[name][slot if stacked else ...] += mine * change
             weight += np.float32(0) if stacked else mine
+            broken += not _finite(found)
             steps += told.epochs * -(-n // (told.batch_size or n))
             for need in algorithm.readings:
                 model = found if need.moment == "after" else weights
                 sums = client.evaluate(replace(told, weights=model), need.part)
                 read[need.name][slot] = sums[need.metric] / sums["count"]
-        return Total(Variables(total, {}), weight, {}, np.float32(steps)), read  # type: ignore[arg-type]
+        counted = np.float32(steps), np.float32(broken)
+        return Total(Variables(total, {}), weight, {}, *counted), read  # type: ignore[arg-type]
 
     def apart(self, _: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], sent: Sent) -> Total:
         """The local work of some users in a round, each from a model of its own."""
@@ -217,21 +220,32 @@ def own_of(sent: Sent, x: int, i: int) -> dict[str, np.ndarray]:
     return {name: np.asarray(a)[x, i] for name, a in flatten(sent.variables.params).items()}
 
 
-def _alone(algorithm: Method, n: int) -> np.float32:
-    """The weight of the reply of a client with n examples, where it depends on nothing else."""
+def _alone(algorithm: Method, update: dict[str, np.ndarray], n: int) -> tuple[np.float32, dict[str, np.ndarray]]:
+    """The weight of the reply of a client with n examples, where it depends on nothing else, and the reply as it enters
+    the sum.
+    """
     assert isinstance(algorithm, Algorithm)
-    reply = Replies(jnp.full(1, n, jnp.float32), jnp.ones(1, bool), {})
-    return np.float32(algorithm.weighting.weigh(reply)[0])
+    heard, counts = algorithm.combiner.heard(Variables(update, {}))
+    reply = Replies(jnp.full(1, n, jnp.float32), counts[None], {})
+    weight = np.float32(algorithm.weighting.weigh(reply)[0]) if counts else np.float32(0)
+    return weight, {name: np.asarray(change) for name, change in heard.params.items()}
 
 
-def _checked(answer: Any, weights: dict[str, np.ndarray], who: str) -> dict[str, np.ndarray]:
-    """A client's weights, if they are those it was sent, in name and shape, and finite."""
+def _finite(weights: dict[str, np.ndarray]) -> bool:
+    return all(np.isfinite(a).all() for a in weights.values())
+
+
+def _checked(answer: Any, weights: dict[str, np.ndarray], who: str, algorithm: Method) -> dict[str, np.ndarray]:
+    """A client's weights, if they are those it was sent, in name and shape, and finite, where nothing else is made of
+    those that are not.
+    """
+    trusting = not isinstance(algorithm, Algorithm) or algorithm.combiner.trusting
     found: dict[str, np.ndarray] = {name: np.asarray(a) for name, a in answer.weights.items()}
     for name, sent in weights.items():
         mine = found.get(name)
         if mine is None or np.shape(mine) != sent.shape:
             told = "nothing" if mine is None else f"an array of shape {np.shape(mine)}"
             raise CrewError(f"{who} sent back {told} for {name}, which has the shape {sent.shape}")
-        if not np.isfinite(mine).all():
+        if trusting and not np.isfinite(mine).all():
             raise CrewError(f"{who} sent back {name} with numbers that are not finite: try a smaller learning rate")
     return {name: found[name] for name in weights}

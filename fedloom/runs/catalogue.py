@@ -10,7 +10,7 @@ import numpy as np
 
 import fedloom.data.vocabulary as vocabulary
 from fedloom.algorithms import SERVERS
-from fedloom.combine import Weighting, by_accuracy, by_loss, by_size, uniform
+from fedloom.combine import Combiner, Weighting, by_accuracy, by_loss, by_size, mean, median, trimmed, uniform
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
 from fedloom.data.sources.emnist import SPLITS as EMNIST
 from fedloom.errors import DataError, require
@@ -103,6 +103,13 @@ WEIGHTINGS: dict[str, Callable[[str, float], Weighting]] = {
 }
 """Weighting → what builds it, from the moment at which metrics are read and the temperature."""
 
+COMBINERS: dict[str, Callable[[float], Combiner]] = {
+    "mean": lambda trim: mean,  # noqa: ARG005
+    "median": lambda trim: median(),  # noqa: ARG005
+    "trimmed": trimmed,
+}
+"""Combiner → what builds it, from the share that is trimmed."""
+
 LISTING: dict[str, dict[str, str]] = {
     "data": {
         "mnist": "60,000 + 10,000 handwritten digits, shipped with fedloom",
@@ -178,6 +185,11 @@ LISTING: dict[str, dict[str, str]] = {
         "validation-loss": "exp(-loss / temperature), of its model on its validation data",
         "training-loss": "exp(-loss / temperature), of its model on its training data",
     },
+    "combine": {
+        "mean": "the weighted mean of the replies (McMahan et al. 2017)",
+        "median": "the median of each coordinate of the replies (Yin et al. 2018)",
+        "trimmed": "the mean of each coordinate without its smallest and largest values (--trim; Yin et al. 2018)",
+    },
     "server": {
         "average": "w + server_lr · mean update",
         "momentum": "the mean update with momentum",
@@ -192,6 +204,7 @@ assert LISTING["server"].keys() == SERVERS.keys()
 assert LISTING["model"].keys() == MODELS.keys()
 assert LISTING["inputs"].keys() == INPUTS.keys()
 assert LISTING["weighting"].keys() == WEIGHTINGS.keys()
+assert LISTING["combine"].keys() == COMBINERS.keys()
 assert LISTING["data"].keys() > DATA.keys()
 
 

@@ -31,13 +31,13 @@ from fedloom.algorithms import (
     scaffold,
     server,
 )
-from fedloom.combine import Weighting, excluding
+from fedloom.combine import Combiner, Weighting, clipped, excluding
 from fedloom.data import FederatedData
 from fedloom.engines import Engine, compiled, ray
 from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
-from fedloom.runs.catalogue import INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
+from fedloom.runs.catalogue import COMBINERS, INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.fields import about, convert
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
@@ -100,6 +100,9 @@ class Experiment:
     temperature: float = about("of weighting by loss: exp(-loss / temperature)", 1.0)
     exclude: float | None = about("leave out replies so many deviations below the mean, or none", None)
     exclude_by: str = about("what exclude looks at", "validation-accuracy")
+    combine: str = about("what is made of the replies: mean, median or trimmed", "mean")
+    trim: float = about("share of replies left out at either end of each coordinate, with trimmed", 0.1)
+    clip: float | None = about("the largest norm of a reply, to which larger ones are shortened, or none", None)
     topology: str = about("who is whose neighbour, without a server: see fedloom topology", "ring")
     neighbours: str = about("how neighbours are weighted: metropolis, uniform or optimised", "metropolis")
     period: int = about("τ, steps between two exchanges, without a server", 5)
@@ -145,7 +148,7 @@ class Experiment:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, convert(f, getattr(self, f.name)))
-        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "server"):
+        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "combine", "server"):
             choose(name, getattr(self, name), LISTING[name])
         require(bool(self.data), "data", "a name, a file or a folder", self.data)
         if not is_path("partition", self.partition):
@@ -182,11 +185,13 @@ class Experiment:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
         used, beside = METHODS[self.algorithm][0], f"with algorithm {self.algorithm}"
-        which, reads = f"with the weighting {self.weighting}", "-" in self.weighting or self.exclude is not None
+        how, which = f"with combine {self.combine}", f"with the weighting {self.weighting}"
+        reads = "-" in self.weighting or self.exclude is not None
         for name, useful, why in (
             *((option, option in used, beside) for option in OPTIONS),
             ("moment", reads, which), ("temperature", "-loss" in self.weighting, which),
             ("exclude_by", self.exclude is not None, which), ("peers_by", self.peers is not None, "with all peers"),
+            ("trim", self.combine == "trimmed", how), ("weighting", self.combine == "mean", how),
         ):  # fmt: skip
             if not useful:
                 self.leave_alone(name, f"{why}, which has no use for it")
@@ -269,7 +274,7 @@ class Experiment:
     def _averaged(self) -> dict[str, Any]:
         """The arguments of federated averaging."""
         step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
-        return {**self._work, "server": step, "weighting": self.build_weighting()}
+        return {**self._work, "server": step, "weighting": self.build_weighting(), "combiner": self.build_combiner()}
 
     @property
     def _related(self) -> dict[str, Any]:
@@ -284,6 +289,11 @@ class Experiment:
             return by
         on, metric = self.exclude_by.split("-")
         return excluding(self.exclude, by, metric, on, self.moment)
+
+    def build_combiner(self) -> Combiner:
+        """What is made of the replies."""
+        then = COMBINERS[self.combine](self.trim)
+        return then if self.clip is None else clipped(self.clip, then)
 
     def build_clock(self) -> Clock | None:
         """The clock, if there is one; its machines are those of the data's seed."""
@@ -345,7 +355,7 @@ class Experiment:
 
 
 WORK = ("fraction", "epochs")
-SERVED = (*WORK, "weighting", "exclude", "server", "server_lr", "server_momentum")
+SERVED = (*WORK, "weighting", "exclude", "combine", "clip", "server", "server_lr", "server_momentum")
 ALONG = ("topology", "neighbours", "period")
 RELATED = ("lambda1", "lambda2", "lambda3", "lambda4", "eta", "private", "upper")
 METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
@@ -354,7 +364,7 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
     "fedprox": ((*SERVED, "mu"), lambda e: fedprox(e.mu, **e._averaged)),
     "scaffold": (SERVED, lambda e: scaffold(**e._averaged)),
     "qfedavg": (
-        (*WORK, "server", "server_lr", "server_momentum", "q"),
+        (*WORK, "clip", "server", "server_lr", "server_momentum", "q"),
         lambda e: qfedavg(e.q, **{name: a for name, a in e._averaged.items() if name != "weighting"}),
     ),
     "ditto": ((*SERVED, "mu"), lambda e: ditto(e.mu, **e._averaged)),

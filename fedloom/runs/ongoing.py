@@ -200,6 +200,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     if did is None:
         return {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0, "update_norm": 0.0}
     last = history.rows[-1]
+    broken = {} if did.broken is None else {"broken": last.get("broken", 0) + float(did.broken[:, i].sum())}
     first, rounds = int(last["round"]), len(did.norm)
     steps = program.steps(program.cohorts(first, rounds))[:, i].sum()
     moved = rounds * program.moved * program.model_bytes(state)
@@ -209,4 +210,5 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
         "bytes_up": last["bytes_up"] + moved,
         "bytes_down": last["bytes_down"] + program.down * moved,
         "update_norm": float(did.norm[-1, i]),
+        **broken,
     }

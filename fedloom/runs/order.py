@@ -140,11 +140,14 @@ def supported(algorithm: Method, task: Task) -> None:
     first = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     if isinstance(algorithm, Algorithm):
         beside = [*jax.eval_shape(algorithm.local.keeps, first), *jax.eval_shape(algorithm.local.tells, first)]
-        able = algorithm.weighting.alone and not algorithm.personal and not beside
+        plain = algorithm.weighting.alone and algorithm.combiner.trusting
+        able = plain and not algorithm.personal and not beside
     else:
         able = type(algorithm) is Personalised and isinstance(algorithm.mixer, Gossip | Identity)
     what = (
-        "dpa-sgd, local, fedavg, fedsgd or fedprox, weighted by size or uniform, over MPI (fedloom run knows them all)"
+        "dpa-sgd, local, fedavg, fedsgd or fedprox, the mean weighted by size or uniform, over MPI (fedloom run knows "
+        "them all)"
     )
     told = algorithm.describe()
-    require(able, "algorithm", what, told.get("work") or told.get("mixing") or told.get("weighting"))
+    known = ("work", "combine", "clip", "mixing", "weighting")
+    require(able, "algorithm", what, next(f"{name} {told[name]}" for name in known if name in told))

@@ -37,6 +37,8 @@ SWEPT = {
     "mu": ("local", "mu"),
     "period": ("local", "period"),
     "q": ("weighting", "q"),
+    "trim": ("combiner", "share"),
+    "clip": ("combiner", "norm"),
 }
 """Axis → where the number stands in an algorithm."""
 
@@ -77,7 +79,7 @@ def sweep(
     Arguments:
         seeds: how many (0, 1, …), or which.
         axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
-            server_momentum, temperature, exclude, mu, period, q.
+            server_momentum, temperature, exclude, mu, period, q, trim, clip.
         directory: where to keep them, a folder each; what stands there finished is not run again.
 
     The other arguments are those of :func:`fedloom.run`.
@@ -127,7 +129,7 @@ def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Seq
 
 def place(algorithm: Method, axis: str) -> tuple[str, ...]:
     """Where an axis's number stands in an algorithm; weightings may be inside a mixer, and one inside another, as local
-    work may be.
+    work and combiners may be.
     """
     path = SWEPT[axis]
     if path[0] == "weighting" and hasattr(algorithm, "mixer"):
@@ -139,7 +141,7 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...]:
         names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
         if path[-1] in names:
             return path
-        deeper = names & {"among", "inner"}
+        deeper = names & {"among", "inner", "then"}
         if not deeper:
             raise ArgumentError(axis, f"left alone: nothing in {algorithm.describe()} has one", axis)
         path = (*path[:-1], *deeper, path[-1])

@@ -53,6 +53,8 @@ ALGORITHMS = {
     "by accuracy": fl.fedavg(fraction=1.0, lr=0.1, weighting=fl.combine.by_accuracy(on="test")),
     "scaffold": fl.scaffold(fraction=0.7, lr=0.1),
     "ditto": fl.ditto(0.1, fraction=0.7, lr=0.1),
+    "median": fl.fedavg(fraction=0.7, lr=0.1, combiner=fl.combine.median()),
+    "clipped": fl.fedavg(fraction=0.7, lr=0.1, combiner=fl.combine.clipped(0.5)),
     "personalised": fl.personalised(fraction=0.7, lr=0.1, weighting=fl.combine.by_accuracy(on="test")),
     "local only": fl.local_only(fraction=0.7, lr=0.1),
     "ring": fl.dpa_sgd("ring", period=2, batch_size=1, lr=0.1),
@@ -119,6 +121,27 @@ def test_clients_with_code_of_their_own_say_what_their_models_are_worth() -> Non
     assert float(done.variables.params["w"]) == pytest.approx(0, abs=1e-3)
 
 
-def native(algorithm, rounds: int = 2, **options):
-    task = fl.clients.task(LineClient, **options)
+class OneBroken(LineClient):
+    """A client that sends back no number where its examples are 4."""
+
+    def fit(self, broadcast):
+        self.wrong = "nan" if self.examples["train"]["x"][0] == 4 else ""
+        return super().fit(broadcast)
+
+
+def test_replies_of_clients_with_code_of_their_own_are_combined() -> None:
+    """Each comes half the way to its examples, from 0: to 0, ½, 1, 4 and 8, and one breaks."""
+    learned = lambda combiner: native(  # noqa: E731
+        fl.fedavg(fraction=1.0, lr=0.5, batch_size=None, combiner=combiner), rounds=1, make=OneBroken
+    )
+    assert float(learned(fl.combine.median()).variables.params["w"]) == 1.0
+    done = learned(fl.combine.clipped(2.0))
+    assert float(done.variables.params["w"]) == pytest.approx((0 + 0.5 + 1 + 2 + 2) / 5)
+    assert done.history.last("broken") == 1
+    with pytest.raises(CrewError, match="client 3 sent back w with numbers that are not finite"):
+        learned(fl.combine.mean)
+
+
+def native(algorithm, rounds: int = 2, make=LineClient, **options):
+    task = fl.clients.task(make, **options)
     return fl.run(points(VALUES), task, algorithm, rounds=rounds, evaluate=["test"], engine=Alone(1, pieces=4))

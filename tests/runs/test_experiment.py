@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedloom.combine import clipped, mean
 from fedloom.engines import Compiled, RayEngine
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.runs import Experiment
@@ -118,6 +119,14 @@ def test_it_builds_what_it_says() -> None:
         ("lambda1 = 0.1", "lambda1 must be left alone with algorithm fedavg"),
         ('algorithm = "fedavg-mtl"\nlambda2 = -1.0', "lambda2 must be at least 0, but is -1.0"),
         ('algorithm = "dpa-sgd-mtl"\nepochs = 2', "epochs must be left alone with algorithm dpa-sgd-mtl"),
+        ('combine = "mode"', "combine must be one of mean, median, trimmed, but is 'mode'"),
+        ("trim = 0.2", "trim must be left alone with combine mean, which has no use for it"),
+        ('combine = "trimmed"\ntrim = 0.5', r"trim must be at least 0 and below 0\.5, but is 0\.5"),
+        ("clip = 0", "clip must be above 0, but is 0"),
+        ('combine = "median"\nweighting = "uniform"', "weighting must be left alone with combine median"),
+        ('algorithm = "ifca"\ncombine = "median"', "combine must be left alone with algorithm ifca"),
+        ('algorithm = "dpa-sgd"\nclip = 1.0', "clip must be left alone with algorithm dpa-sgd"),
+        ('algorithm = "qfedavg"\ncombine = "median"', "combine must be left alone with algorithm qfedavg"),
         ('inputs = "bytes"', "inputs must be one of centred, standard, unit, but is 'bytes'"),
     ],
 )
@@ -140,6 +149,13 @@ def test_weightings_and_personal_models_by_name() -> None:
     assert Experiment(algorithm="local").build_algorithm().describe()["mixing"] == "local only"
 
 
+def test_combiners_by_name() -> None:
+    told = Experiment(combine="trimmed", trim=0.2, clip=3.0, exclude=2.0).build_algorithm().describe()
+    assert (told["combine"], told["trim"], told["clip"], told["exclude"]) == ("trimmed", 0.2, 3.0, 2.0)
+    assert Experiment().build_algorithm().combiner == mean
+    assert Experiment(algorithm="qfedavg", clip=1.0).build_algorithm().combiner == clipped(1.0)
+
+
 def test_the_union_needs_no_weighting() -> None:
     e = Experiment(weighting="training-loss", temperature=2.0, moment="before", exclude=1.0, exclude_by="training-loss")
     assert e.centrally(3).build_algorithm().describe()["weighting"] == "size"
@@ -150,6 +166,7 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
     other = {"fraction": 0.5, "epochs": 3, "weighting": "uniform", "exclude": 2.0, "server": "momentum",
              "server_lr": 0.5, "mu": 0.7, "private": "hidden1", "head_epochs": 4, "clusters": 3, "q": 2.0, "peers": 5,
              "topology": "line", "neighbours": "uniform", "period": 7, "lambda1": 0.2, "lambda2": 0.3, "lambda3": 0.4,
+             "combine": "median", "clip": 0.5,
              "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5}  # fmt: skip
     assert set(other) == set(OPTIONS)
     for name, (used, _) in METHODS.items():

@@ -9,7 +9,12 @@ import pytest
 from launched import MISSING, launch, write_toy
 from safetensors.numpy import load_file
 
+from fedloom.algorithms import fedavg
+from fedloom.combine import Combiner, clipped, median
+from fedloom.errors import ArgumentError
 from fedloom.runs import load
+from fedloom.runs.order import supported
+from fedloom.tasks import logistic
 
 pytestmark = pytest.mark.filterwarnings(f"default:{MISSING[:14]}")  # told after every run, not only with -rs
 INTERRUPTED = "interrupted; it can be resumed"
@@ -55,6 +60,12 @@ def test_four_ranks_agree_with_the_compiled_engine(tmp_path: Path) -> None:
     found = json.loads(output.splitlines()[-1])["agreement"]["one peer"]
     assert found["models"] <= 1e-9
     assert [rank for rank, _ in found["workers"]] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(("combiner", "told"), [(median(), "combine median"), (clipped(1.0), "clip 1.0")])
+def test_replies_are_only_averaged(combiner: Combiner, told: str) -> None:
+    with pytest.raises(ArgumentError, match=f"the mean weighted by size or uniform, over MPI .*, but is '{told}'"):
+        supported(fedavg(combiner=combiner), logistic(inputs=4, classes=3))
 
 
 def test_more_ranks_than_workers_are_refused_everywhere(cases: dict[str, Any]) -> None:
