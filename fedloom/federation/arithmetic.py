@@ -157,10 +157,9 @@ class Arithmetic:
     def _added(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
         """Σ weight · update, one after the other."""
         zeros = jax.tree.map(jnp.zeros_like, {"update": state.variables, "aside": state.aside})
-        total = Total(zeros["update"], jnp.zeros(1), zeros["aside"], jnp.zeros(1))
+        total = Total(zeros["update"], jnp.zeros(1), zeros["aside"], jnp.zeros(1), jnp.zeros(1))
         for one, update in zip(given, updates, strict=True):
-            reply = jax.tree.map(lambda a: a[None, None], self._reply(state, update))
-            total = _more(self.algorithm, total, reply, np.float32(one.examples))
+            total = _more(self.algorithm, total, self._reply(state, update), np.float32(one.examples))
         return total
 
     def _kept(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
@@ -171,7 +170,7 @@ class Arithmetic:
         sizes = np.array([one.examples for one in given], np.int32)
         read = {need.name: np.array([[one.readings[need.name] for one in given]], np.float32)
                 for need in self.algorithm.readings}  # fmt: skip
-        held = Total(every["update"], jnp.zeros(1), aside, jnp.zeros(1))
+        held = Total(every["update"], jnp.zeros(1), aside, jnp.zeros(1), jnp.zeros(1))
         return _weighed(self._plan, self._stacked, held, read, state.round, sizes)
 
     @cached_property
@@ -198,12 +197,14 @@ def shapes(tree: PyTree) -> dict[str, Any]:
 @jax.jit
 def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples: Array) -> Total:
     """A sum with one update more; the same operation as in :mod:`fedloom.engines.lanes`, so that bits agree."""
-    weight = algorithm.weighting.weigh(Replies(examples[None], jnp.ones(1, bool), {}))[None]
-    return Total(
-        jax.tree.map(_add(weight), total.update, reply["update"]),
-        total.weight + weight.sum(1),
-        jax.tree.map(_add(jnp.ones((1, 1))), total.aside, reply["aside"]),
-        total.computed,
+    update, counts = algorithm.combiner.heard(reply["update"])
+    weight = jnp.where(counts, algorithm.weighting.weigh(Replies(examples[None], counts[None], {})), 0)[None]
+    lead = lambda tree: jax.tree.map(lambda a: a[None, None], tree)  # noqa: E731
+    return replace(
+        total,
+        update=jax.tree.map(_add(weight), total.update, lead(update)),
+        weight=total.weight + weight.sum(1),
+        aside=jax.tree.map(_add(jnp.ones((1, 1))), total.aside, lead(reply["aside"])),
     )
 
 

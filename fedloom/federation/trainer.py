@@ -141,7 +141,7 @@ class LocalTrainer:
         station = NativeStation(self.data, mine.task, [mine.algorithm], [mine.seed])
         broadcast = station.broadcast(mine.algorithm, weights, 0, round, self.ready.number)
         client: Client = station.client(0)
-        found = _checked(client.fit(broadcast), weights, "this client")
+        found = _checked(client.fit(broadcast), weights, "this client", mine.algorithm)
         update = {f"update.params.{name}": after - weights[name] for name, after in found.items()}
         read = {}
         for need in mine.algorithm.readings:

@@ -44,6 +44,8 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "fedper": lambda: fl.fedper("output", **STEP),
     "fedrep": lambda: fl.fedrep("output", 1, **STEP),
     "qfedavg": lambda: fl.qfedavg(1.0, **STEP),
+    "median": lambda: fl.fedavg(combiner=fl.combine.median(), **STEP),
+    "clipped": lambda: fl.fedavg(combiner=fl.combine.clipped(0.05), **STEP),
     "by accuracy": lambda: fl.fedavg(weighting=fl.combine.by_accuracy(), server=fl.server("adam", lr=0.01), **STEP),
 }
 
