@@ -18,7 +18,7 @@ from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Total
 from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.station import NativeStation, Station, _checked
-from fedloom.errors import ArgumentError, require
+from fedloom.errors import ArgumentError, DivergedError, require
 from fedloom.federation.arithmetic import Arithmetic, arithmetic, told
 from fedloom.federation.participant import Trained
 from fedloom.federation.schema import Schema
@@ -82,9 +82,12 @@ class LocalTrainer:
     def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
         """The local work of a round."""
         assert self.ready is not None
-        if self.ready.arithmetic.task.client is not None:
-            return self._native(round, model)
-        return self._compiled(round, model, kept)
+        native = self.ready.arithmetic.task.client is not None
+        trained = self._native(round, model) if native else self._compiled(round, model, kept)
+        for name, array in trained.update.items():  # a server would count it against us
+            if not np.isfinite(array).all():
+                raise DivergedError(f"{name} is not finite after round {round + 1}: the learning rate may be too large")
+        return trained
 
     @cached_property
     def station(self) -> Station:

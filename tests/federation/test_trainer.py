@@ -10,7 +10,7 @@ import fedloom as fl
 from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, DivergedError
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
 from fedloom.federation.trainer import LocalTrainer, about
 from fedloom.federation.wire_pb2 import Welcome
@@ -120,6 +120,15 @@ def test_a_weighting_needs_the_examples_that_it_looks_at() -> None:
     trainer = LocalTrainer(bare, lambda said: (TASK, algorithm))  # noqa: ARG005
     trainer.prepare(Welcome(number=1, about=about(mine, {})))
     with pytest.raises(ArgumentError, match=r"data must be with examples for validation"):
+        trainer.train(0, mine.sent(mine.first), {})
+
+
+def test_what_is_not_finite_is_not_sent() -> None:
+    algorithm = fl.fedavg(**STEP | {"lr": 1e30})
+    mine = arithmetic(TASK, algorithm, SEED)
+    trainer = LocalTrainer(DATA.alone(1), lambda said: (TASK, algorithm))  # noqa: ARG005
+    trainer.prepare(Welcome(number=1, about=about(mine, {})))
+    with pytest.raises(DivergedError, match=r"is not finite after round 1: the learning rate may be too large"):
         trainer.train(0, mine.sent(mine.first), {})
 
 
