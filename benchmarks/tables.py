@@ -12,9 +12,12 @@ import data_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
-WEIGHTING, TOPOLOGIES, MPI = (ROOT / "docs" / f"{name}.md" for name in ("weighting", "topologies", "mpi"))
+WEIGHTING, TOPOLOGIES, MPI, MODELS = (
+    ROOT / "docs" / f"{name}.md" for name in ("weighting", "topologies", "mpi", "models")
+)
 NAMES = {
     "fedloom": "fedloom",
+    "fedloom-ray": "fedloom on Ray",
     "loop": "plain PyTorch loop, one thread",
     "loop-parallel": "plain PyTorch loop, a process a core",
     "flower": "Flower's simulation",
@@ -40,6 +43,11 @@ def read(pattern: str) -> list[dict[str, Any]]:
 def row(cells: list[str]) -> str:
     """A line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
+
+
+def recorded(result: dict[str, Any]) -> str:
+    """When, and by which command."""
+    return f"Recorded {result['date'][:10]}: `{result['command']}`."
 
 
 def comparison(result: dict[str, Any]) -> list[str]:
@@ -96,7 +104,7 @@ def alone(result: dict[str, Any]) -> list[str]:
     return [
         f"## fedloom alone on {result['device']['name']}",
         "",
-        f"Over {rounds:,} rounds: {', '.join(cells)}. Recorded {result['date'][:10]}: `{result['command']}`.",
+        f"Over {rounds:,} rounds: {', '.join(cells)}. {recorded(result)}",
         "",
     ]
 
@@ -111,7 +119,7 @@ def million(result: dict[str, Any]) -> list[str]:
         f"**{result['rounds_a_second']:.1f} rounds a second**, peak memory {gigabytes['peak_memory']:.2f} GB, of which "
         f"the examples are {gigabytes['data']:.2f} GB and the clients' index and ranges {gigabytes['ranges']:.3f} GB. "
         f"Test accuracy went from {result['test_accuracy_before']:.1%} to {result['test_accuracy_after']:.1%}. "
-        f"Recorded {result['date'][:10]}: `{result['command']}`.",
+        + recorded(result),
         "",
     ]
 
@@ -126,7 +134,7 @@ def kills(result: dict[str, Any]) -> list[str]:
         "## Killed and resumed",
         "",
         f"A run of 150 rounds was killed with `kill -9` {moments} and resumed each time. Its {numbers} are {same} "
-        f"those of the run left alone. Recorded {result['date'][:10]}: `{result['command']}`.",
+        f"those of the run left alone. {recorded(result)}",
         "",
     ]
 
@@ -160,7 +168,7 @@ def personal() -> str:
         for method in next(iter(every.values())):
             medians = {users: statistics.median(by[method]) for users, by in every.items()}
             blocks.append(row([method, *(f"{m:.3g} ({m / base[users]:.1f} ×)" for users, m in medians.items())]))
-        blocks += ["", f"Recorded {result['date'][:10]}: `{result['command']}`.", ""]
+        blocks += ["", recorded(result), ""]
     return "\n".join(["<!-- cost -->", *blocks, "<!-- /cost -->"])
 
 
@@ -196,7 +204,7 @@ def workers() -> str:
             peak = one["peak_device_bytes"] or one["peak_memory_bytes"]
             cells = [f"{statistics.median(one['seconds_a_round']):.3g}", f"{one['models_bytes'] / 1e9:.2f} GB"]
             blocks.append(row([f"{one['workers']:,} workers", *cells, f"{peak / 1e9:.1f} GB"]))
-        blocks += ["", f"Recorded {result['date'][:10]}: `{result['command']}`.", ""]
+        blocks += ["", recorded(result), ""]
     return "\n".join(["<!-- workers -->", *blocks, "<!-- /workers -->"])
 
 
@@ -219,6 +227,65 @@ def mpi() -> str:
     return "\n".join(["<!-- mpi -->", *blocks, "<!-- /mpi -->"])
 
 
+def models() -> str:
+    """What a model of one's own costs, for docs/models.md."""
+    blocks = []
+    for result in read("models-*.json"):
+        every = {name: statistics.median(times) for name, times in result["seconds_a_round"].items()}
+        libraries = [name for name in every if f"{name}, its own loop" in every]
+        cell = lambda name: f"{every[name]:.3g} ({every[name] / every['built in']:.2f} ×)"  # noqa: B023, E731
+        blocks += [row([f"seconds a round, {result['device']}", "compiled", "nothing rewritten", "its own loop"])]
+        blocks += [row(["---"] * 4), row(["built in", f"{every['built in']:.3g}", "", ""])]
+        for name in libraries:
+            blocks.append(row([name, *(cell(f"{name}{how}") for how in ("", ", nothing rewritten", ", its own loop"))]))
+        blocks += ["", recorded(result), ""]
+    return "\n".join(["<!-- models -->", *blocks, "<!-- /models -->"])
+
+
+def mesh() -> str:
+    """One process on several devices, for docs/models.md."""
+    blocks = []
+    for result in read("mesh-*.json"):
+        times = [statistics.median(one["seconds_a_round"]) for one in result["rows"]]
+        blocks += [row([result["device"], "seconds a round", "times as fast", "largest difference of a parameter"])]
+        blocks += [row(["---"] * 4)]
+        for one, seconds in zip(result["rows"], times, strict=True):
+            devices = f"{one['devices']} device{'s' if one['devices'] > 1 else ''}"
+            cells = [
+                f"{seconds:.3g}",
+                f"{times[0] / seconds:.2f}",
+                f"{one['largest_difference']:.1e}" if one["largest_difference"] else "0",
+            ]
+            blocks.append(row([devices, *cells]))
+        blocks += ["", recorded(result), ""]
+    return "\n".join(["<!-- mesh -->", *blocks, "<!-- /mesh -->"])
+
+
+def ray() -> str:
+    """Ray beside Flower, which is made on Ray, for docs/models.md."""
+    blocks = []
+    for result in read("ray-*.json"):
+        ours, theirs = (result["versions"][system] for system in ("fedloom-ray", "flower"))
+        told = f"Ray {ours['ray']}; Flower {theirs['flwr']} on Ray {theirs['ray']}"
+        blocks += [f"{result['device']['name']}; {told}:", "", *comparison(result), "", recorded(result), ""]
+    return "\n".join(["<!-- ray -->", *blocks, "<!-- /ray -->"])
+
+
+def leak() -> str:
+    """The memory of a long run on Ray, for docs/models.md."""
+    blocks = []
+    for result in read("leak-*.json"):
+        rows = result["rows"]
+        chosen = [rows[0], *(rows[len(rows) * quarter // 4 - 1] for quarter in (1, 2, 3, 4))]
+        blocks += [row([result["device"], "seconds", "the process that drives", "each actor"]), row(["---"] * 4)]
+        for one in chosen:
+            actors = ", ".join(f"{size / 2**20:.0f}" for size in one["actors_bytes"])
+            sizes = [f"{one['driver_bytes'] / 2**20:.0f} MiB", f"{actors} MiB"]
+            blocks.append(row([f"{one['round']:,} rounds", f"{one['seconds']:.1f}", *sizes]))
+        blocks += ["", recorded(result), ""]
+    return "\n".join(["<!-- leak -->", *blocks, "<!-- /leak -->"])
+
+
 def put(page: Path, name: str, table: str) -> None:
     """Put a table in its place on a page."""
     text = re.sub(rf"<!-- {name} -->.*<!-- /{name} -->", lambda _: table, page.read_text(), flags=re.DOTALL)
@@ -232,6 +299,8 @@ def main() -> None:
     put(WEIGHTING, "liars", liars())
     put(TOPOLOGIES, "workers", workers())
     put(MPI, "mpi", mpi())
+    for name, drawn in {"models": models, "mesh": mesh, "ray": ray, "leak": leak}.items():
+        put(MODELS, name, drawn())
     put(README, "speed", speed())
     data_tables.draw()
     print(f"wrote {PAGE.relative_to(ROOT)}, the tables of other pages in docs/ and the table of {README.name}")

@@ -1,6 +1,6 @@
 """A Keras CNN of one's own, trained by clients with two digits each, and given back as the Keras model that it is.
 
-usage: python examples/keras_cnn.py [ROUNDS]
+usage: python examples/keras_cnn.py [ROUNDS [CLIENTS]]
 """
 
 import os
@@ -13,7 +13,8 @@ from keras import layers
 
 import fedloom as fl
 
-rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+given = sys.argv[1:]
+rounds, clients = map(int, [*given, *["12", "200"][len(given) :]])
 engine = fl.engines.compiled()  # before anything computes, so that JAX shows every core
 keras.utils.set_random_seed(0)
 model = keras.Sequential([
@@ -27,9 +28,9 @@ model = keras.Sequential([
     layers.Dense(10),
 ])  # fmt: skip
 
-data = fl.data.mnist().partition(fl.partition.shards(clients=200, per_client=2))
+data = fl.data.mnist().partition(fl.partition.shards(clients, per_client=2))
 task = fl.tasks.from_keras(model)
-algorithm = fl.fedavg(fraction=0.05, epochs=2, batch_size=20, lr=0.1)
+algorithm = fl.fedavg(fraction=10 / clients, epochs=2, batch_size=20, lr=0.1)
 run = fl.run(data, task, algorithm, rounds=rounds, evaluate=["test"], every=5, engine=engine)
 print(f"test accuracy {run.history.last('test_accuracy'):.2%} after {rounds} rounds")
 

@@ -7,7 +7,8 @@ import sys
 
 import fedloom as fl
 
-trials, rounds = (int(given) for given in [*sys.argv[1:], "3", "10"][:2])
+given = sys.argv[1:]
+trials, rounds = map(int, [*given, *["3", "10"][len(given) :]])
 data = fl.data.mnist().hold_out(5000).partition(fl.partition.shards(clients=100, per_client=2))
 
 

@@ -25,7 +25,8 @@ class Block(nn.Module):
         return torch.relu(self.body(x) + self.around(x))
 
 
-rounds, w = (int(given) for given in [*sys.argv[1:], "4", "4"][:2])
+given = sys.argv[1:]
+rounds, w = map(int, [*given, *["4", "4"][len(given) :]])
 try:
     data, shape = fl.data.cifar10(), (3, 32, 32)
 except fl.errors.DataError as error:

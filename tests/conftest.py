@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hurry import hurried
 
 from fedloom.data import FederatedData, Ranges
 from fedloom.engines import compiled
@@ -14,17 +15,19 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # tests side by side: compi
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     os.environ["XDG_CACHE_HOME"] = str(home / "fedloom-tests" / worker)
 
+LONG = ("test_examples.py", "test_ranks.py", "test_ray.py", "test_cli.py", "test_compiled.py", "test_runner.py")
 collect_ignore = ["mpi_cases.py", "mpi_faults.py"]  # what ranks run; they have no tests of their own
 
-if hurried := "XLA_FLAGS" not in os.environ:  # programs that run for milliseconds are compiled quickly, not well
-    os.environ["XLA_FLAGS"] = " ".join((
-        "--xla_cpu_use_fusion_emitters=false",
-        "--xla_backend_optimization_level=0",
-        "--xla_llvm_disable_expensive_passes=true",
-    ))  # fmt: skip
+TOLD = "XLA_FLAGS" in os.environ
+os.environ.update(hurried())
 compiled()  # shows every core to JAX and turns the compilation cache on, before any test computes
-if hurried:
-    del os.environ["XLA_FLAGS"]  # what tests start in other processes trains for real
+if not TOLD:
+    del os.environ["XLA_FLAGS"]  # what tests start in other processes hurries if it is told to
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first: where files are dealt to processes, all end at about the same time."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 def make(sizes: list[int], features: int = 4, classes: int = 3, seed: int = 0, test: int = 30) -> FederatedData:
@@ -39,12 +42,12 @@ def make(sizes: list[int], features: int = 4, classes: int = 3, seed: int = 0, t
     return FederatedData("generated", {"x": x, "y": y}, classes, index, clients, {"test": total + np.arange(test)})
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def generated() -> Callable[..., FederatedData]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def validated(generated: Callable[..., FederatedData]) -> Callable[[list[int]], FederatedData]:
     """Generated data of which each client keeps the last third for validation."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hurry import hurried
 
 from fedloom.settings import cache_folder
 
@@ -40,7 +41,7 @@ def launch(ranks: int, script: str, *arguments: str, left_alive: bool = False, *
     inside = SURVIVING if left_alive else ()
     options = ("-disable-auto-cleanup",) if left_alive else ()
     command = [mpiexec(), *options, "-n", str(ranks), *inside, sys.executable, str(ROOT / "tests" / script), *arguments]
-    given = {**os.environ, **ENVIRONMENT, "JAX_COMPILATION_CACHE_DIR": str(cache_folder("xla")), **environment}
+    given = {**hurried(), **ENVIRONMENT, "JAX_COMPILATION_CACHE_DIR": str(cache_folder("xla")), **environment}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=given)
     return done.returncode, done.stdout + done.stderr
 

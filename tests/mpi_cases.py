@@ -56,10 +56,13 @@ def attended(here: World, name: str, experiment: Experiment, **order: Any) -> tu
     write = lambda: Order(experiment.to_toml(), str(FOLDER / name), **order)  # noqa: E731
     try:
         attendance = Attendance(mailbox, dispatched(mailbox, write))
-        return attendance, attendance.run()
+        run = attendance.run()
     except Refused:
         mailbox.close()
+        here.notes.Barrier()
         raise
+    here.notes.Barrier()  # a mailbox that is still open would take what is for the next
+    return attendance, run
 
 
 def simulated(experiment: Experiment) -> tuple[Any, dict[str, float]]:

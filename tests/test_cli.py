@@ -3,10 +3,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from hurry import hurried
 from typer.testing import CliRunner, Result
 
 from fedloom.cli import app
@@ -23,12 +23,15 @@ def fedloom(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-def test_run_prints_a_table_and_keeps_everything() -> None:
+def test_run_prints_a_table_keeps_everything_and_refuses_another_experiment_there() -> None:
     result = fedloom("run", *FAST, "--out", "a")
     assert result.exit_code == 0
     assert "did 2 rounds" in result.stdout
     kept = {p.name for p in Path("a").iterdir()}
     assert kept >= {"experiment.toml", "history.json", "checkpoint.safetensors", "model.safetensors", "figure.png"}
+    other = fedloom("run", *FAST, "--lr", "0.3", "--out", "a")
+    assert other.exit_code == 2
+    assert "a holds another experiment" in other.stderr
 
 
 def test_json_is_all_there_is_on_stdout() -> None:
@@ -51,12 +54,14 @@ def test_an_experiment_file_and_options_over_it() -> None:
     assert "lr = 0.05" in Path("a/experiment.toml").read_text()
 
 
-def test_resume_goes_on_to_more_rounds() -> None:
+def test_resume_goes_on_to_more_rounds_and_plot_draws_several_runs() -> None:
     fedloom("run", *FAST, "--out", "a", "--quiet")
     resumed = json.loads(fedloom("resume", "a", "--rounds", "4", "--json").stdout)
-    alone = json.loads(fedloom("run", *FAST, "--rounds", "4", "--json").stdout)
+    alone = json.loads(fedloom("run", *FAST, "--rounds", "4", "--out", "b", "--json").stdout)
     assert resumed["round"] == 4
     assert resumed["test_loss"] == alone["test_loss"]
+    assert fedloom("plot", "a", "b", "--file", "two.svg").exit_code == 0
+    assert Path("two.svg").read_text().count('<g id="axes_') == 6
 
 
 def test_sweep_runs_every_combination() -> None:
@@ -67,14 +72,6 @@ def test_sweep_runs_every_combination() -> None:
     assert Path("s/figure.png").exists()
     again = json.loads(fedloom("resume", "s", "--json").stdout)
     assert [r["label"] for r in again] == [f"lr={lr},seed={s}" for lr in (0.05, 0.1) for s in (0, 1)]
-
-
-def test_plot_draws_several_runs() -> None:
-    for name in "ab":
-        fedloom("run", *FAST, "--out", name, "--quiet")
-    result = fedloom("plot", "a", "b", "--file", "two.svg")
-    assert result.exit_code == 0
-    assert Path("two.svg").read_text().count('<g id="axes_') == 6
 
 
 def test_list_names_everything() -> None:
@@ -122,13 +119,6 @@ def test_a_diverged_run_says_so() -> None:
     assert Path("a/checkpoint.safetensors").exists()
 
 
-def test_another_experiment_in_the_folder() -> None:
-    fedloom("run", *FAST, "--out", "a", "--quiet")
-    result = fedloom("run", *FAST, "--lr", "0.3", "--out", "a")
-    assert result.exit_code == 2
-    assert "a holds another experiment" in result.stderr
-
-
 def test_debug_shows_the_error_itself() -> None:
     with pytest.raises(ValueError, match="fraction"):
         fedloom("run", "--fraction", "2", "--debug")
@@ -136,10 +126,10 @@ def test_debug_shows_the_error_itself() -> None:
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed() -> None:
     command = [sys.executable, "-m", "fedloom", "run", "--model", "logistic", "--target", "none", "--rounds", "100000"]
-    process = subprocess.Popen([*command, "--out", "a"], stderr=subprocess.PIPE, text=True)
-    deadline = time.time() + 60
-    while not Path("a/checkpoint.safetensors").exists() and time.time() < deadline:
-        time.sleep(0.05)
+    shown = {**hurried(), "FORCE_COLOR": "1", "NO_COLOR": "1", "COLUMNS": "200"}  # as on a terminal, in plain letters
+    process = subprocess.Popen([*command, "--out", "a"], stderr=subprocess.PIPE, text=True, env=shown)
+    assert process.stderr is not None
+    assert any("test" in told and "compiling" not in told for told in process.stderr)  # rounds are under way
     os.kill(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130

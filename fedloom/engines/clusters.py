@@ -45,15 +45,9 @@ class Clusters(Program):
         """The bytes of one cluster's model."""
         return nbytes(state.variables) // (len(self.seeds) * self.algorithm.clusters)
 
-    def begun(self, algorithm: Clustered, seeds: Array) -> ClusterState:  # type: ignore[override]
-        """Every experiment's state before its first round: every cluster begins with weights of its own."""
-        clusters = jnp.arange(self.algorithm.clusters)
-
-        def one(algorithm: Clustered, seed: Array) -> ClusterState:
-            models = jax.vmap(lambda c: self.task.init(stream(seed, INIT, c)))(clusters)
-            return algorithm.init(models, len(self.data))
-
-        states: ClusterState = jax.vmap(one)(algorithm, seeds)
+    def begun(self, algorithm: Clustered, seeds: Array | np.ndarray) -> ClusterState:  # type: ignore[override]
+        """Every experiment's state before its first round, not on its devices yet."""
+        states: ClusterState = _begun(self.task, len(self.data), algorithm, seeds)
         return states
 
     def advance(self, state: ClusterState, first: int, rounds: int) -> tuple[ClusterState, Rounds]:  # type: ignore[override]
@@ -149,6 +143,18 @@ class Round:
         of = lambda one: judged(self.task, view, *one)  # noqa: E731
         found: dict[str, Array] = jax.vmap(lambda *a: lax.map(of, a, batch_size=self.plan.at_once))(*given)
         return found
+
+
+@partial(jax.jit, static_argnames=("task", "clients"))
+def _begun(task: Task, clients: int, algorithm: Clustered, seeds: UInt32[Array, " X"]) -> ClusterState:
+    """Every experiment's state before its first round: every cluster begins with weights of its own."""
+
+    def one(algorithm: Clustered, seed: Array) -> ClusterState:
+        models = jax.vmap(lambda c: task.init(stream(seed, INIT, c)))(jnp.arange(algorithm.clusters))
+        return algorithm.init(models, clients)
+
+    states: ClusterState = jax.vmap(one)(algorithm, seeds)
+    return states
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))

@@ -77,13 +77,12 @@ class Program:
 
     def init(self) -> ServerState:
         """Every experiment's state before its first round."""
-        states: ServerState = machine.place(jax.jit(self.begun)(self.algorithm, self.seeds), self.plan.mesh)
+        states: ServerState = machine.place(self.begun(self.algorithm, self.seeds), self.plan.mesh)
         return states
 
-    def begun(self, algorithm: Algorithm, seeds: Array) -> ServerState:
-        """The same inside a program."""
-        first = lambda a, seed: a.init(self.task.init(stream(seed, INIT)), len(self.data))  # noqa: E731
-        states: ServerState = jax.vmap(first)(algorithm, seeds)
+    def begun(self, algorithm: Algorithm, seeds: Array | np.ndarray) -> ServerState:
+        """The same, not on its devices yet."""
+        states: ServerState = _begun(self.task, len(self.data), algorithm, seeds)
         return states
 
     @property
@@ -199,7 +198,7 @@ class Program:
         return {}
 
     def close(self) -> None:
-        """Let go of what it holds outside this process; nothing for most."""
+        """Let go of what it holds outside this process, if it still does; nothing for most."""
 
     def users(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
         """Metric (and ``count``) → its sum over each client's examples of a part: (experiments, clients)."""
@@ -287,6 +286,14 @@ class Round:
             weights = lax.dynamic_slice_in_dim(weights, lax.axis_index(machine.AXIS) * m, m, 1)
             total = total / plan.mesh.size  # every device knows all of it, and they are about to be added up
         return replace(kept, update=jax.vmap(summed)(updates, weights, share), weight=total)
+
+
+@partial(jax.jit, static_argnames=("task", "clients"))
+def _begun(task: Task, clients: int, algorithm: Algorithm, seeds: UInt32[Array, " X"]) -> ServerState:
+    """Every experiment's state before its first round."""
+    first = lambda a, seed: a.init(task.init(stream(seed, INIT)), clients)  # noqa: E731
+    states: ServerState = jax.vmap(first)(algorithm, seeds)
+    return states
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))

@@ -15,10 +15,10 @@ from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import read
 from fedloom.runs.runner import run
-from fedloom.tasks import Task, Variables
+from fedloom.tasks import Batch, Task, Variables
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
+    from jaxtyping import Array, Float, Int
 
 EXAMPLES, POINTS, BATCH = 600, 50, 1000
 STARTS = {"shared": (0, 0), "independent": (0, 1)}
@@ -53,17 +53,19 @@ def trained(
 
 def losses(task: Task, dataset: Dataset, w: Variables, v: Variables, theta: np.ndarray) -> list[float]:
     """The mean training loss of every mixture."""
-    rows = jnp.asarray(dataset.train[: len(dataset.train) // BATCH * BATCH].reshape(-1, BATCH))
-    columns = {name: jnp.asarray(column) for name, column in dataset.columns.items()}
+    rows = dataset.train[: len(dataset.train) // BATCH * BATCH].reshape(-1, BATCH)
 
-    def loss(t: Float[Array, ""]) -> Float[Array, ""]:
-        mixed = jax.tree.map(lambda a, b: t * a + (1 - t) * b, w, v)
+    @jax.jit
+    def every(theta: Float[Array, " points"], columns: Batch, rows: Int[Array, "batches rows"]) -> Array:
+        def loss(t: Float[Array, ""]) -> Float[Array, ""]:
+            mixed = jax.tree.map(lambda a, b: t * a + (1 - t) * b, w, v)
 
-        def add(total: Array, batch: Array) -> tuple[Array, None]:
-            found = task.metrics(mixed, {name: column[batch] for name, column in columns.items()})
-            return total + found["loss"].sum(), None
+            def add(total: Array, batch: Array) -> tuple[Array, None]:
+                found = task.metrics(mixed, {name: column[batch] for name, column in columns.items()})
+                return total + found["loss"].sum(), None
 
-        return lax.scan(add, jnp.float32(0), rows)[0] / rows.size
+            return lax.scan(add, jnp.float32(0), rows)[0] / rows.size
 
-    found = jax.jit(lambda every: lax.map(loss, every))(jnp.asarray(theta, jnp.float32))
-    return np.asarray(found, float).tolist()
+        return lax.map(loss, theta)
+
+    return np.asarray(every(jnp.asarray(theta, jnp.float32), dataset.columns, rows), float).tolist()

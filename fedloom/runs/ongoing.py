@@ -105,6 +105,7 @@ class Ongoing:
             return state
         kept = stack([self.of(state, i) for i in self.active])
         self.inside = self.active
+        self.program.close()  # its workers make room
         self.program, self.took = self.rebuild(self.inside), []
         return self.program.place(kept)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from fedloom.algorithms import Method
@@ -91,20 +92,21 @@ def train(
         check(algorithm, task, data)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
-    def program(chosen: Sequence[int]) -> Program:
-        mine = [algorithms[i] for i in chosen], [seeds[i] for i in chosen]
-        return engine.program(data, task, *mine, settings.users, settings.clock)
-
     identities = [identity(data, task, a, s, settings.clock) for a, s in zip(algorithms, seeds, strict=True)]
-    whole = program(range(len(seeds)))
-    state, histories, users = restore(whole, folders, identities)
-    ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
-    ongoing.users = users
-    ongoing.watch, ongoing.race = watch, race
-    try:
+    with ExitStack() as opened:
+
+        def program(chosen: Sequence[int]) -> Program:
+            mine = [algorithms[i] for i in chosen], [seeds[i] for i in chosen]
+            made: Program = engine.program(data, task, *mine, settings.users, settings.clock)
+            opened.callback(made.close)
+            return made
+
+        whole = program(range(len(seeds)))
+        state, histories, users = restore(whole, folders, identities)
+        ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
+        ongoing.users = users
+        ongoing.watch, ongoing.race = watch, race
         return ongoing.run(state)
-    finally:
-        ongoing.program.close()
 
 
 def known(data: FederatedData, splits: Sequence[str]) -> tuple[str, ...]:

@@ -14,11 +14,12 @@ from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, CheckpointError, UnknownName
 from fedloom.runs import run
-from fedloom.tasks import Task, Variables, logistic
+from fedloom.tasks import Variables, logistic
 from fedloom.trees import member, record
 
 Make = Callable[..., FederatedData]
 AFTER = "validation_accuracy_after"
+TASK = logistic(inputs=4, classes=3)
 
 
 def replies(values: list[float], present: list[bool] | None = None, name: str = AFTER) -> Replies:
@@ -131,12 +132,18 @@ class Only(BySize):
         return (replies.examples == self.size).astype(jnp.float32)
 
 
-def alone(data: FederatedData, task: Task, seed: int, k: int) -> tuple[Variables, Variables]:
-    """The model that is sent, and what client k makes of it."""
-    only = fedavg(fraction=1.0, weighting=Only(data.clients["train"].size[k]), batch_size=4, epochs=2)
-    program = compiled().program(data, task, [only], [seed])
-    start = program.init()
-    return member(start, 0).variables, member(program.advance(start, 0, 1)[0], 0).variables
+@pytest.fixture(scope="module")
+def everyone(validated: Make) -> tuple[FederatedData, list[tuple[Variables, Variables]]]:
+    """Five clients: the model that is sent, and what each makes of it."""
+    data = validated([30, 12, 21, 9, 15])
+
+    def alone(k: int) -> tuple[Variables, Variables]:
+        only = fedavg(fraction=1.0, weighting=Only(data.clients["train"].size[k]), batch_size=4, epochs=2)
+        program = compiled().program(data, TASK, [only], [7])
+        start = program.init()
+        return member(start, 0).variables, member(program.advance(start, 0, 1)[0], 0).variables
+
+    return data, [alone(k) for k in range(len(data))]
 
 
 RULES: list[Weighting] = [
@@ -150,25 +157,24 @@ RULES: list[Weighting] = [
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.describe()))
 @pytest.mark.parametrize("lanes", [None, 3])
-def test_the_engine_weighs_what_each_client_read(validated: Make, rule: Any, lanes: int | None) -> None:
+def test_the_engine_weighs_what_each_client_read(everyone: Any, rule: Any, lanes: int | None) -> None:
     """On every core, and in three lanes: the mean of all replies, each judged on its own data by NumPy."""
-    data, task = validated([30, 12, 21, 9, 15]), logistic(inputs=4, classes=3)
-    models, read = [], {need.name: [] for need in rule.readings}
-    for k in range(len(data)):
-        sent, model = alone(data, task, 7, k)
-        models.append(model)
+    data, made = everyone
+    read = {need.name: [] for need in rule.readings}
+    for k, (sent, model) in enumerate(made):
         for need in rule.readings:
             rows = data.examples(need.part, k)
             batch = {name: column[rows] for name, column in data.columns.items()}
-            values = task.metrics(model if need.moment == "after" else sent, batch)
+            values = TASK.metrics(model if need.moment == "after" else sent, batch)
             read[need.name].append(float(values[need.metric].mean()))
     told = Replies(jnp.asarray(data.clients["train"].size, jnp.float32), jnp.ones(5, bool),
                    {name: jnp.array(values) for name, values in read.items()})  # fmt: skip
     weights = np.asarray(rule.weigh(told))
-    wanted = jax.tree.map(lambda *w: sum(p * a for p, a in zip(weights / weights.sum(), w, strict=True)), *models)
+    shares, models = weights / weights.sum(), [model for _, model in made]
+    wanted = jax.tree.map(lambda *w: sum(p * a for p, a in zip(shares, w, strict=True)), *models)
     engine = compiled() if lanes is None else compiled(lanes=lanes, devices=1)
     algorithm = fedavg(fraction=1.0, weighting=rule, batch_size=4, epochs=2)
-    program = engine.program(data, task, [algorithm], [7])
+    program = engine.program(data, TASK, [algorithm], [7])
     got = member(program.advance(program.init(), 0, 1)[0], 0).variables
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), got, wanted)
 

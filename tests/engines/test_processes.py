@@ -1,4 +1,5 @@
 import os
+import tempfile
 from functools import partial
 
 import numpy as np
@@ -7,7 +8,7 @@ from line_client import LineClient, dead_in
 from quadratic import points, quadratic
 
 import fedloom as fl
-from fedloom.errors import ArgumentError, CrewError
+from fedloom.errors import ArgumentError, CheckpointError, CrewError
 
 VALUES = [0.0, 1.0, 2.0, 4.0]
 PLAIN = fl.fedavg(fraction=1.0, lr=0.5, batch_size=1)
@@ -42,6 +43,15 @@ def test_what_a_client_raises_is_raised_here() -> None:
 def test_processes_that_cannot_begin_are_an_error_soon() -> None:
     with pytest.raises(CrewError, match="workers ended 4 times in a row, before one could"):
         run(fl.engines.processes(1), fl.clients.task(partial(dead_in, os.getpid()), name="dead"))
+
+
+def test_a_run_that_cannot_go_on_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    fl.run(points(VALUES), quadratic(), PLAIN, rounds=1, evaluate=["test"], directory=tmp_path / "run")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(CheckpointError, match="holds another run"):
+        fl.run(points(VALUES), fl.clients.task(LineClient), PLAIN, evaluate=["test"], directory=tmp_path / "run",
+               engine=fl.engines.processes(1))  # fmt: skip
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
 def test_what_does_not_go_together() -> None:

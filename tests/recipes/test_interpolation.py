@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -10,11 +12,13 @@ from fedloom.recipes.part import Found
 from fedloom.runs import Experiment
 from fedloom.tasks import logistic
 
+SOME = replace(mnist(), train=np.arange(3000))
+
 
 def test_the_ends_are_the_models_themselves() -> None:
     task = logistic(inputs=784, classes=10)
     w, v = (task.init(jax.random.key(seed)) for seed in (0, 1))
-    dataset = mnist()
+    dataset = SOME
     found = losses(task, dataset, w, v, np.array([0.0, 0.5, 1.0]))
     x, y = (dataset.columns[name][dataset.train] for name in ("x", "y"))
     for model, loss in ((v, found[0]), (w, found[2])):
@@ -25,6 +29,7 @@ def test_the_ends_are_the_models_themselves() -> None:
 
 def test_convex_losses_only_gain_from_averaging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpolation, "POINTS", 8)
+    monkeypatch.setattr(interpolation, "read", lambda _: SOME)
     e = Experiment(model="logistic", epochs=2, batch_size=50, fraction=1.0, rounds=1)
     columns = interpolated(e, None)
     assert len(columns["theta"]) == 8

@@ -14,6 +14,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from forty_rounds import forty_rounds
+from hurry import hurried
 
 import fedloom as fl
 import fedloom.runs.ongoing as ongoing
@@ -32,6 +34,7 @@ Make = Callable[..., FederatedData]
 TASK = fl.tasks.logistic(inputs=4, classes=3)
 ALGORITHM = fl.fedavg(fraction=0.5, server=fl.server("momentum", lr=0.5))
 SIZES = [5, 12, 30, 8]
+SCRIPT = Path(__file__).parents[1] / "forty_rounds.py"
 
 
 def same(a: object, b: object) -> None:
@@ -153,32 +156,21 @@ def test_runs_work_in_other_threads(generated: Make) -> None:
     assert done[0].history.last("round") == 2
 
 
-SCRIPT = """
-import sys
-import fedloom as fl
-from fedloom.runs.settings import Settings
-from fedloom.runs.runner import train
-from fedloom.runs.stopping import Stop
-data = fl.data.mnist().partition(fl.partition.iid(2000))
-settings = Settings(Stop(rounds=40), ("test",), 1, save_seconds=0.0)
-train(fl.engines.compiled(), data, fl.tasks.logistic(), [fl.fedavg(fraction=0.02)], [3], settings,
-      [__import__("pathlib").Path(sys.argv[1])], ["killed"])
-"""
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_killed_with_kill_9_and_resumed_is_left_alone(tmp_path: Path) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    subprocess.run([sys.executable, "-c", SCRIPT, str(alone)], check=True)
+    forty_rounds(alone)
+    newest = killed / checkpoint.NAME
     for after in (0.0, 0.13):
-        process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(killed)])
+        before = newest.stat().st_mtime_ns if newest.exists() else None
+        process = subprocess.Popen([sys.executable, str(SCRIPT), str(killed)], env=hurried())
         deadline = time.time() + 60
-        while not (killed / checkpoint.NAME).exists() and time.time() < deadline:
+        while (not newest.exists() or newest.stat().st_mtime_ns == before) and time.time() < deadline:
             time.sleep(0.005)
         time.sleep(after)
         process.kill()
         process.wait()
-    subprocess.run([sys.executable, "-c", SCRIPT, str(killed)], check=True)
+    forty_rounds(killed)
     ends = [checkpoint.read(folder)[0] for folder in (alone, killed)]
     same(*(end.arrays for end in ends if end))
 
@@ -248,11 +240,14 @@ def test_experiments_that_stopped_leave_the_program(
 
     whole = go(None)
     monkeypatch.setattr(ongoing, "COMPILING", 0.0)
-    sizes = []
+    sizes, closed = [], []
     place = Program.place
     monkeypatch.setattr(Program, "place", lambda self, state: sizes.append(self.plan.members) or place(self, state))
+    monkeypatch.setattr(Program, "close", lambda self: closed.append(self.plan.members))
     raced = go(lambda histories: [0, 1, 3] if histories[0].last("round") >= 2 else [])
     assert sizes[-1] == 1
+    assert closed[0] == 4  # as soon as the smaller one takes over
+    assert 1 in closed
     assert [int(run.history.last("round")) for run in raced] == [2, 2, 6, 2]
     assert raced[0].stopped == "overtaken by others"
     assert raced[2].history.last("test_loss") == pytest.approx(whole[2].history.last("test_loss"), rel=1e-5)

@@ -1,0 +1,97 @@
+"""Tables in the documentation are what is recorded."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HOW = {"command": "python benchmarks/some.py", "date": "2026-01-02T03:04:05+00:00", "device": "a machine"}
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that draws them."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    sys.modules.pop("tables", None)
+    import tables
+
+    return tables
+
+
+@pytest.fixture
+def drawn(tables: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """A table of one record, line by line, without its marks."""
+
+    def draw(name: str, **record: Any) -> list[str]:
+        monkeypatch.setattr(tables, "read", lambda _: [HOW | record])
+        lines = getattr(tables, name)().splitlines()
+        assert (lines[0], lines[-1]) == (f"<!-- {name} -->", f"<!-- /{name} -->")
+        return lines[1:-1]
+
+    return draw
+
+
+RECORDED = ["", "Recorded 2026-01-02: `python benchmarks/some.py`.", ""]
+
+
+def test_models(drawn: Callable[..., list[str]]) -> None:
+    times = {"built in": [9, 2, 1], "A": [3], "A, nothing rewritten": [50], "A, its own loop": [4, 4, 5]}
+    assert drawn("models", seconds_a_round=times) == [
+        "| seconds a round, a machine | compiled | nothing rewritten | its own loop |",
+        "| --- | --- | --- | --- |",
+        "| built in | 2 |  |  |",
+        "| A | 3 (1.50 ×) | 50 (25.00 ×) | 4 (2.00 ×) |",
+        *RECORDED,
+    ]
+
+
+def test_mesh(drawn: Callable[..., list[str]]) -> None:
+    rows = [{"devices": n, "seconds_a_round": [t], "largest_difference": d} for n, t, d in ((1, 3, 0.0), (2, 2, 1e-7))]
+    assert drawn("mesh", rows=rows) == [
+        "| a machine | seconds a round | times as fast | largest difference of a parameter |",
+        "| --- | --- | --- | --- |",
+        "| 1 device | 3 | 1.00 | 0 |",
+        "| 2 devices | 2 | 1.50 | 1.0e-07 |",
+        *RECORDED,
+    ]
+
+
+def test_ray(drawn: Callable[..., list[str]]) -> None:
+    found = drawn(
+        "ray",
+        device={"kind": "cpu", "name": "a machine"},
+        versions={"fedloom-ray": {"ray": "2.0"}, "flower": {"flwr": "1.0", "ray": "1.9"}},
+        seconds_a_round={"2nn": {"fedloom": 0.5, "fedloom-ray": 1.0, "flower": 4.0}},
+        times_as_long_as_fedloom={"2nn": {"fedloom": 1.0, "fedloom-ray": 2.0, "flower": 8.0}},
+    )
+    assert found == [
+        "a machine; Ray 2.0; Flower 1.0 on Ray 1.9:",
+        "",
+        "| seconds a round | 2NN |",
+        "| --- | --- |",
+        "| fedloom | 0.5 |",
+        "| fedloom on Ray | 1 (2.0 ×) |",
+        "| Flower's simulation | 4 (8.0 ×) |",
+        *RECORDED,
+    ]
+
+
+def test_leak(drawn: Callable[..., list[str]]) -> None:
+    rows = [
+        {"round": 50 * i, "seconds": i, "driver_bytes": 2**20, "actors_bytes": [2**21, 2**22]} for i in range(1, 21)
+    ]
+    assert drawn("leak", rows=rows) == [
+        "| a machine | seconds | the process that drives | each actor |",
+        "| --- | --- | --- | --- |",
+        *(f"| {n:,} rounds | {n / 50:.1f} | 1 MiB | 2, 4 MiB |" for n in (50, 250, 500, 750, 1000)),
+        *RECORDED,
+    ]
+
+
+@pytest.mark.parametrize("name", ["models", "mesh", "ray", "leak"])
+def test_the_page_has_what_is_recorded(tables: ModuleType, name: str) -> None:
+    assert getattr(tables, name)() in tables.MODELS.read_text()
