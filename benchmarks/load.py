@@ -9,6 +9,7 @@ Server and participants are processes of this machine and share its cores, which
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import statistics
@@ -27,8 +28,9 @@ import numpy as np
 import sockets
 import typer
 from crowd import Times, attended
+from hardware import slug
 from rich.console import Console
-from timing import keep
+from timing import RESULTS, device, keep
 
 import fedloom as fl
 from fedloom.federation import Rules
@@ -202,16 +204,23 @@ def thrown(keys: Path, repeat: int) -> dict[str, Any]:
     return found
 
 
+def recorded() -> dict[str, Any]:
+    """What has been recorded before, by part."""
+    file = RESULTS / f"load-{slug(device())}.json"
+    before = json.loads(file.read_text()) if file.exists() else {}
+    return {part: before[part] for part in ("crowd", "large") if part in before}
+
+
 def main(
     participants: Annotated[int, typer.Option(help="at once")] = 1000,
     rounds: Annotated[int, typer.Option(help="with a tenth of them in each")] = 20,
     full: Annotated[int, typer.Option(help="rounds with all of them in each")] = 3,
     processes: Annotated[int, typer.Option(help="that participants are spread over")] = 4,
     repeat: Annotated[int, typer.Option(help="times for the large model")] = 3,
-    only: Annotated[str, typer.Option(help="crowd or large: only this, and nothing is recorded")] = "",
+    only: Annotated[str, typer.Option(help="crowd or large: only this; what is recorded of the other stays")] = "",
 ) -> None:
     """Measure, and record what was found."""
-    found: dict[str, Any] = {}
+    found = recorded()
     with tempfile.TemporaryDirectory() as home:
         start = time.perf_counter()
         keys = certificates(Path(home) / "keys", participants if only != "large" else 1)
@@ -222,11 +231,11 @@ def main(
             if full:
                 found["crowd"].append(crowded(keys, 1.0, full, participants, processes))
                 console.print(found["crowd"][-1])
+            keep("load", **found)
         if only != "crowd":
             found["large"] = thrown(keys, repeat)
             console.print(found["large"])
-    if not only:
-        keep("load", **found)
+            keep("load", **found)
 
 
 if __name__ == "__main__":
