@@ -78,6 +78,9 @@ class Memory(Disk):
         self.reach("a file grows")
         self.files[name] = self.files.get(name, b"")[:start] + content
 
+    def sync(self, name: str) -> None:
+        pass
+
     def rename(self, old: str, new: str) -> None:
         self.reach("a file is to be named")
         self.files[new] = self.files.pop(old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -44,7 +45,12 @@ class GrpcLine:
 
     async def send(self, beat: Beat) -> None:
         """Give a sign of life."""
-        await _asked(self.call.write(beat.SerializeToString()))
+        try:
+            await _asked(self.call.write(beat.SerializeToString()))
+        except Lost:
+            if not self.call.done():
+                raise
+            raise _told(await self.call.code(), await self.call.details()) from None
 
     async def receive(self) -> Order | None:
         """The next order."""
@@ -136,7 +142,7 @@ async def _asked(call: Awaitable[Any]) -> Any:
         return await call
     except grpc.aio.AioRpcError as error:
         raise _told(error.code(), error.details()) from None
-    except (grpc.aio.UsageError, grpc.aio.InternalError) as error:
+    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
         raise Lost(str(error)) from None
 
 
@@ -144,6 +150,8 @@ def _told(code: grpc.StatusCode, details: str | None) -> Exception:
     """An error as one that a participant knows."""
     if code in FOR_GOOD:
         return Rejected(f"{FOR_GOOD[code]}: {details}")
+    if code == grpc.StatusCode.OK:
+        return Lost("the server has hung up")
     return Lost(f"{code.name.lower().replace('_', ' ')}: {details}")
 
 

@@ -5,6 +5,7 @@ weather.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +21,7 @@ from fedloom.federation.disk import digest as digest_of
 from fedloom.federation.journal import Closed, Journal, Member, Opened, Received, Refused
 from fedloom.federation.log import Log, silent
 from fedloom.federation.rules import Rules
-from fedloom.federation.schema import Unfit
+from fedloom.federation.schema import Schema, Unfit
 from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
 from fedloom.runs.history import from_rows
@@ -116,6 +117,8 @@ class Coordinator:
         self.course, self.journal, self.disk, self.clock, self.log = course, journal, disk, clock, log
         self.rules, self.arithmetic = course.rules, course.arithmetic
         self.present: dict[str, Presence] = {}
+        self.pushing: dict[str, str] = {}  # the one file that a participant has begun to push, by its name
+        self.all_heard_until = math.inf  # before then nobody can have been silent for too long
         self.counts = Counts()
         self.closing = False
         self.told: set[str] = set()  # who knows that the run is over
@@ -140,6 +143,7 @@ class Coordinator:
         self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.read(self.state_file)))
         self.history = from_rows(self.journal.rows())
         self.members = self.journal.members()
+        self.quarantined = sum(member.offences >= self.rules.offences for member in self.members.values())
         self.round = last.round + 1 if last else 0
         self.opened: Opened | None = None
         self.received: dict[str, Received] = {}
@@ -149,8 +153,7 @@ class Coordinator:
         self.not_before, self.waiting_since = now, now
         self.back_by = now + self.rules.patience  # until then one waits for those who were there before a crash
         if standing := self.journal.opened():
-            self.opened, self.received = standing
-            self.expected = set(self.opened.cohort) - self.received.keys()
+            self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
             self.opened = replace(self.opened, began=now)
         self.stopped = self.course.stop.reason(self.history) if len(self.history) else None
         for name in self.disk.names():
@@ -161,16 +164,18 @@ class Coordinator:
     def _keep(self, state: ServerState) -> tuple[str, str]:
         """Write a state and what participants are sent of it; the files' names."""
         arithmetic = self.arithmetic
-        contents = (
-            arithmetic.state_schema.content(flatten(state)),
-            arithmetic.model_schema.content(arithmetic.sent(state)),
+        return (
+            self._written(arithmetic.state_schema, flatten(state)),
+            self._written(arithmetic.model_schema, arithmetic.sent(state)),
         )
-        files = []
-        for content in contents:
-            files.append(digest_of(content))
-            if self.disk.size(files[-1]) != len(content):
-                self.disk.write(files[-1], content)
-        return files[0], files[1]
+
+    def _written(self, schema: Schema, arrays: Mapping[str, np.ndarray]) -> str:
+        """Write arrays; the file's name."""
+        content = schema.content(arrays)
+        file = digest_of(content)
+        if self.disk.size(file) != len(content):
+            self.disk.write(file, content)
+        return file
 
     def _tidy(self) -> None:
         """Take away files that nobody needs any more."""
@@ -200,6 +205,7 @@ class Coordinator:
         else:
             self.log("came", name=name, number=member.number)
         self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
+        self.all_heard_until = min(self.all_heard_until, self.clock() + self.rules.silence)
         about = self.course.about
         post(Order(welcome=Welcome(run=self.run, number=member.number, about=about, beat=self.rules.beat)))
         if self.stopped:
@@ -209,10 +215,13 @@ class Coordinator:
             self._ask(name)
         return True
 
-    def beat(self, name: str, beat: Beat) -> None:
-        """A sign of life."""
-        if there := self.present.get(name):
-            there.ready, there.examples, there.seen = beat.ready, beat.examples, self.clock()
+    def beat(self, name: str, beat: Beat) -> bool:
+        """A sign of life; whether something may be due because of it."""
+        if (there := self.present.get(name)) is None:
+            return False
+        changed = there.ready != beat.ready
+        there.ready, there.examples, there.seen = beat.ready, beat.examples, self.clock()
+        return changed
 
     def leave(self, name: str, post: Callable[[Order], None]) -> None:
         """A participant has gone, if it is still the one whom orders are posted to that way."""
@@ -250,7 +259,8 @@ class Coordinator:
 
     def held(self, name: str, file: str) -> Place:
         """How many bytes of a file this participant has pushed."""
-        whole = self.disk.size(file) if any(u.file == file for u in self.received.values()) else None
+        mine = self.received.get(name)
+        whole = self.disk.size(file) if mine and mine.file == file else None
         return Place(start=whole or self.disk.size(self._part(name, file)) or 0)
 
     def take(self, name: str, file: str, start: int, size: int, content: bytes) -> int:
@@ -266,8 +276,9 @@ class Coordinator:
         have = self.disk.size(part) or 0
         if start > have:
             return have
-        if start == 0:
+        if self.pushing.get(name) != part:
             self._drop(name)
+            self.pushing[name] = part
         self.disk.append(part, start, content)
         self.counts.up += len(content)
         return start + len(content)
@@ -277,10 +288,8 @@ class Coordinator:
 
     def _drop(self, name: str) -> None:
         """Take away what a participant has pushed and not submitted."""
-        lead = f"{self.members[name].number}-"
-        for other in self.disk.names():
-            if other.startswith(lead) and other.endswith(".part"):
-                self.disk.remove(other)
+        if part := self.pushing.pop(name, None):
+            self.disk.remove(part)
 
     # Updates
 
@@ -307,6 +316,7 @@ class Coordinator:
         part, rules = self._part(name, update.file), self.rules
         if self.disk.digest(part) != update.file:
             raise FileNotFoundError(part)
+        self.disk.sync(part)  # here, where nobody else waits for it
         if not 1 <= update.examples <= rules.examples:
             return f"it claims {update.examples:,} examples; 1 to {rules.examples:,} are believed"
         for need in self.arithmetic.algorithm.readings:
@@ -331,6 +341,7 @@ class Coordinator:
         if fault is not None:
             return self._refuse(name, fault)
         self.disk.rename(self._part(name, update.file), update.file)
+        self.pushing.pop(name, None)
         found = Received(name, update.file, update.size, update.examples, dict(update.readings), dict(update.measures))
         self.journal.receive(self.opened, found, self.clock())
         self.received[name] = found
@@ -345,6 +356,7 @@ class Coordinator:
         self.journal.refuse(Refused(self.clock(), self.opened.round, name, why))
         self.members[name] = member = replace(self.members[name], offences=self.members[name].offences + 1)
         self.expected.discard(name)
+        self.quarantined += member.offences == self.rules.offences
         self.log("refused", name=name, round=self.opened.round, why=why, offences=member.offences)
         if member.offences >= self.rules.offences and (there := self.present.get(name)):
             there.post(_refusal(f"{member.offences} updates of {name} were refused: it takes no part any more"))
@@ -358,10 +370,8 @@ class Coordinator:
         due, which :meth:`finish` takes back.
         """
         now = self.clock()
-        for name, there in list(self.present.items()):
-            if now - there.seen > self.rules.beat * self.rules.missed:
-                there.post(_refusal("nothing was heard for too long", again=1.0))
-                self._lose(name, "nothing was heard of it")
+        if now > self.all_heard_until:
+            self._miss(now)
         if self.stopped or self.closing:
             return None
         if self.opened is None:
@@ -383,6 +393,15 @@ class Coordinator:
             self._tidy()
         return None
 
+    def _miss(self, now: float) -> None:
+        """Lose those who are silent."""
+        for name, there in list(self.present.items()):
+            if now - there.seen > self.rules.silence:
+                there.post(_refusal("nothing was heard for too long", again=1.0))
+                self._lose(name, "nothing was heard of it")
+        oldest = min((there.seen for there in self.present.values()), default=math.inf)
+        self.all_heard_until = oldest + self.rules.silence
+
     def _needed(self) -> int:
         """How many updates a round wants: m, or everybody who was asked, if that is fewer."""
         assert self.opened is not None
@@ -390,8 +409,7 @@ class Coordinator:
 
     def _m(self) -> int:
         """m, of those that are not in quarantine."""
-        members = [member for member in self.members.values() if member.offences < self.rules.offences]
-        return self.arithmetic.algorithm.cohort(max(1, len(members)))
+        return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined))
 
     def _open(self, now: float) -> None:
         """Begin a round, if there is somebody to ask."""
@@ -495,13 +513,12 @@ class Coordinator:
     def rest(self) -> float:
         """Seconds until something may be due, if nothing else happens."""
         now = self.clock()
-        moments = [there.seen + self.rules.beat * self.rules.missed for there in self.present.values()]
-        moments.append(self.not_before)
+        moments = [self.all_heard_until, self.not_before]
         if self.opened is not None:
             moments += [self.opened.began + self.rules.deadline, self.back_by]
         else:
             moments.append(self.waiting_since + self.rules.patience)
-        return max(0.01, min((moment - now for moment in moments if moment > now), default=3600.0) + 0.001)
+        return max(0.01, min((moment - now for moment in moments if now < moment < math.inf), default=3600.0) + 0.001)
 
     def status(self) -> dict[str, Any]:
         """How things stand, for people and pages."""

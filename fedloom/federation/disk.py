@@ -49,10 +49,14 @@ class Disk:
             file.seek(start)
             file.write(content)
 
+    def sync(self, name: str) -> None:
+        """Make what stands in a file survive a power cut."""
+        with (self.folder / name).open("rb") as file:
+            os.fsync(file.fileno())
+
     def rename(self, old: str, new: str) -> None:
         """Give a finished file its name; when this returns, it survives a power cut."""
-        with (self.folder / old).open("rb") as file:
-            os.fsync(file.fileno())
+        self.sync(old)
         (self.folder / old).replace(self.folder / new)
         self.reach("a file is named")
         self._sync()
@@ -81,7 +85,8 @@ class Disk:
 
     def names(self) -> list[str]:
         """All files."""
-        return sorted(path.name for path in self.folder.iterdir() if path.is_file())
+        with os.scandir(self.folder) as found:
+            return sorted(entry.name for entry in found if entry.is_file())
 
     def _sync(self) -> None:
         """Make names themselves survive a power cut, where the system can."""

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,8 @@ from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Update,
 
 FIRST, LONGEST = 0.5, 30.0  # seconds before one tries again: at first, and at most
 TRIES = 5  # to get a file over in one go at it
+Ended = tuple[Over, dict[str, np.ndarray]]
+"""Why a run is over, and its final model."""
 
 
 class Lost(Exception):
@@ -147,15 +150,15 @@ class Participant:
         self.newest: Order | None = None
         self.news = asyncio.Event()
 
-    async def run(self) -> tuple[Over, dict[str, np.ndarray]]:
+    async def run(self) -> Ended:
         """Take part until the run is over: why it is, and its final model."""
         loop, tries = asyncio.get_running_loop(), 0
         heard = loop.time()
         while True:
             try:
-                over = await self._attend()
-                if over is not None:
-                    return over, await self._model(over.model, over.size)
+                done = await self._attend()
+                if done is not None:
+                    return done
                 tries, heard = 0, loop.time()
                 wait = FIRST
             except Lost as error:
@@ -171,8 +174,8 @@ class Participant:
                 wait = later.seconds
             await asyncio.sleep(wait * (0.5 + self.draw()))
 
-    async def _attend(self) -> Over | None:
-        """Be there until the line ends; why the run is over, if it is."""
+    async def _attend(self) -> Ended | None:
+        """Be there until the line ends; how the run ended, if it has."""
         line = await self.link.attend()
         tasks: list[asyncio.Task[Any]] = []
         try:
@@ -183,8 +186,8 @@ class Participant:
             for task in done:
                 if (error := task.exception()) is not None:
                     raise error
-            over: Over | None = tasks[2].result() if tasks[2] in done else None
-            return over
+            ended: Ended | None = tasks[2].result() if tasks[2] in done else None
+            return ended
         finally:
             for task in tasks:
                 task.cancel()
@@ -223,8 +226,10 @@ class Participant:
             self.run_id = welcome.run
             self.tell("welcome", run=welcome.run, number=welcome.number)
 
-    async def _work(self) -> Over:
-        """Do what is ordered, one thing after another."""
+    async def _work(self) -> Ended:
+        """Do what is ordered, one thing after another; in the end fetch the final model, while the server sees that
+        somebody is still there.
+        """
         while True:
             await self.news.wait()
             self.news.clear()
@@ -233,7 +238,7 @@ class Participant:
                 continue
             if order.WhichOneof("what") == "over":
                 self._settle(order.over.counted, None)
-                return order.over
+                return order.over, await self._model(order.over.model, order.over.size)
             await self._round(order.work)
 
     async def _round(self, work: Work) -> None:
@@ -248,7 +253,7 @@ class Participant:
             kept = self._kept()
             self.tell("training", round=work.round)
             trained = await self.compute(lambda: self.trainer.train(work.round, model, kept))
-            pending = self._remember(work, trained)
+            pending = await self._remember(work, trained)
         await self._deliver(work, pending)
 
     async def _model(self, file: str, size: int) -> dict[str, np.ndarray]:
@@ -265,13 +270,18 @@ class Participant:
                     break
                 self.disk.append(part, start, chunk.content)
                 start += len(chunk.content)
-            if self.disk.size(part) == size and self.disk.digest(part) == file:
-                content = self.disk.read(part)
-                self.disk.remove(part)
-                return self.trainer.model_schema.arrays(content)
+            content = await self.compute(partial(self._whole, part, file)) if start == size else None
             if start >= size:
                 self.disk.remove(part)
+            if content is not None:
+                model: dict[str, np.ndarray] = await self.compute(partial(self.trainer.model_schema.arrays, content))
+                return model
         raise Lost("the model did not come over whole")
+
+    def _whole(self, part: str, file: str) -> bytes | None:
+        """A file that has come over, if it is what its name says."""
+        content = self.disk.read(part)
+        return content if digest(content) == file else None
 
     async def _deliver(self, work: Work, pending: Pending) -> None:
         """Push an update and submit it."""
@@ -308,17 +318,15 @@ class Participant:
 
     # What must survive a crash of this process
 
-    def _remember(self, work: Work, trained: Trained) -> Pending:
+    async def _remember(self, work: Work, trained: Trained) -> Pending:
         """Keep an update, and what is kept if it counts, until the server has spoken."""
-        content = self.trainer.update_schema.content(trained.update)
-        file, keeps = digest(content), None
+        content, file = await self.compute(lambda: named(self.trainer.update_schema, trained.update))
+        held, keeps = await self.compute(lambda: named(Schema.of(trained.keeps), trained.keeps))
         self.disk.write(file, content)
         if trained.keeps:
-            held = Schema.of(trained.keeps).content(trained.keeps)
-            keeps = digest(held)
             self.disk.write(keeps, held)
         pending = Pending(self.run_id, work.round, work.model, file, len(content), trained.examples,
-                          dict(trained.readings), dict(trained.measures), keeps)  # fmt: skip
+                          dict(trained.readings), dict(trained.measures), keeps if trained.keeps else None)  # fmt: skip
         self.disk.write("pending.json", json.dumps(vars(pending)).encode())
         self._tidy()
         return pending
@@ -361,6 +369,12 @@ class Participant:
         for name in self.disk.names():
             if name not in used and not name.endswith(".part"):
                 self.disk.remove(name)
+
+
+def named(schema: Schema, arrays: Mapping[str, np.ndarray]) -> tuple[bytes, str]:
+    """A file with these arrays, and its name."""
+    content = schema.content(arrays)
+    return content, digest(content)
 
 
 class Later(Exception):

@@ -63,6 +63,11 @@ class Rules:
             whole(name, getattr(self, name), 1)
         require(self.norm > 0, "norm", "above 0", self.norm)
 
+    @property
+    def silence(self) -> float:
+        """Seconds after which nobody is believed to be there any more."""
+        return self.beat * self.missed
+
     def asked(self, m: int) -> int:
         """How many are asked where m are needed."""
         return math.ceil(self.over * m - 1e-9)

@@ -41,7 +41,7 @@ class Schema:
 
     def content(self, arrays: Mapping[str, np.ndarray]) -> bytes:
         """A file with these arrays."""
-        return save({name: np.array(arrays[name], order="C") for name, _, _ in self.fields})
+        return save({name: np.asarray(arrays[name], order="C") for name, _, _ in self.fields})
 
     def arrays(self, content: bytes) -> dict[str, np.ndarray]:
         """What a file holds, if that is what it must hold; else :class:`Unfit` says what is wrong."""

@@ -69,8 +69,8 @@ class Service:
         """Hear signs of life until there are no more."""
         try:
             async for beat in beats:
-                self.coordinator.beat(name, beat)
-                self.changed.set()
+                if self.coordinator.beat(name, beat):
+                    self.changed.set()
         finally:
             orders.put_nowait(None)
 

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from fedloom.federation.wire_pb2 import Beat, Chunk, Update, Want
 
 PROTOCOL = 1
-CHUNK = 2**20  # bytes of a file in one message
+CHUNK = 2**18  # bytes of a file in one message; copies of larger ones take new pages from the system every time
 LARGEST = CHUNK + 2**16  # bytes of a message
 TEXT = 200  # characters of a name or a reason
 NUMBERS = 64  # readings and measures of one update

@@ -301,7 +301,7 @@ def test_a_file_that_is_not_what_its_name_says_must_come_again() -> None:
 
 
 def test_silence_is_leaving() -> None:
-    desk = Desk(Rules(begin=2, beat=2.0, missed=3))
+    desk = Desk(Rules(begin=2, beat=2.0, missed=3, patience=0.0))
     desk.come("a", "b")
     desk.now += 5.9
     desk.c.tick()
@@ -420,3 +420,45 @@ def test_rules_are_checked() -> None:
     for bad in ({"over": 0.5}, {"quorum": 0.0}, {"deadline": 0.0}, {"begin": 0}, {"norm": 0.0}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             replace(Rules(), **bad)
+
+
+def test_after_a_crash_a_round_does_not_wait_for_those_who_never_come_back() -> None:
+    desk = Desk(Rules(begin=3, quorum=0.5, over=1.0, patience=10.0, pause=0.0))
+    desk.come("a", "b", "c")
+    desk.tick()
+    assert desk.send("a") == Verdict.COUNTED
+    desk.begin()
+    desk.come("a", "b")
+    assert desk.send("b") == Verdict.COUNTED
+    desk.tick(9)
+    assert desk.c.round == 0
+    desk.tick(2)
+    assert desk.c.round == 1
+
+
+def test_two_participants_may_send_the_same_update() -> None:
+    desk = Desk()
+    desk.come("a", "b")
+    desk.tick()
+    assert desk.send("a", 2.0) == Verdict.COUNTED
+    file = desk.c.received["a"].file
+    assert desk.c.held("a", file).start > 0 and desk.c.held("b", file).start == 0
+    assert desk.send("b", 2.0) == Verdict.COUNTED
+    desk.tick()
+    assert desk.model() == pytest.approx([2.0] * 3)
+
+
+def test_only_the_silent_are_lost_and_another_push_takes_the_place_of_the_one_before() -> None:
+    desk = Desk(Rules(begin=2, beat=2.0, missed=3, patience=0.0))
+    desk.come("a", "b")
+    desk.tick()
+    part = desk.c.take("a", "0" * 64, 0, 100, b"x" * 50)
+    assert part == 50 and desk.c.take("a", "1" * 64, 0, 100, b"y" * 10) == 10
+    assert [name for name in desk.disk.names() if name.endswith(".part")] == [f"0-{'1' * 64}.part"]
+    for _ in range(3):
+        desk.now += 3
+        assert not desk.c.beat("a", READY)
+        desk.c.tick()
+    assert list(desk.c.present) == ["a"] and desk.kinds("b")[-1] == "refusal"
+    assert desk.c.beat("a", Beat(protocol=PROTOCOL, ready=False))
+    assert desk.c.rest() == pytest.approx(6.001)
