@@ -25,7 +25,8 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.enable_retries", 0),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.initial_reconnect_backoff_ms", 500),  # the participant waits by itself before it tries again
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
 )
 FOR_GOOD = {
@@ -142,7 +143,7 @@ async def _asked(call: Awaitable[Any]) -> Any:
         return await call
     except grpc.aio.AioRpcError as error:
         raise _told(error.code(), error.details()) from None
-    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:  # the call is over
         raise Lost(str(error)) from None
 
 

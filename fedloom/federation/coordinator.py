@@ -150,7 +150,8 @@ class Coordinator:
         self.expected: set[str] = set()
         self.before = float(last.row["seconds"]) if last else 0.0  # seconds that the run took before now
         self.since = now
-        self.not_before, self.waiting_since = now, now
+        self.not_before = now
+        self.away = dict.fromkeys(self.members, now)  # who cannot be asked, and since when
         self.back_by = now + self.rules.patience  # until then one waits for those who were there before a crash
         if standing := self.journal.opened():
             self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
@@ -206,6 +207,7 @@ class Coordinator:
             self.log("came", name=name, number=member.number)
         self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
         self.all_heard_until = min(self.all_heard_until, self.clock() + self.rules.silence)
+        self._mark(name, beat.ready)
         about = self.course.about
         post(Order(welcome=Welcome(run=self.run, number=member.number, about=about, beat=self.rules.beat)))
         if self.stopped:
@@ -221,6 +223,7 @@ class Coordinator:
             return False
         changed = there.ready != beat.ready
         there.ready, there.examples, there.seen = beat.ready, beat.examples, self.clock()
+        self._mark(name, beat.ready)
         return changed
 
     def leave(self, name: str, post: Callable[[Order], None]) -> None:
@@ -228,8 +231,16 @@ class Coordinator:
         if (there := self.present.get(name)) and there.post is post:
             self._lose(name, "its connection has ended")
 
+    def _mark(self, name: str, ready: bool) -> None:
+        """Note since when a participant cannot be asked, if it cannot."""
+        if ready:
+            self.away.pop(name, None)
+        else:
+            self.away.setdefault(name, self.clock())
+
     def _lose(self, name: str, why: str) -> None:
         del self.present[name]
+        self._mark(name, ready=False)
         self.expected.discard(name)
         self.log("left", name=name, why=why)
 
@@ -260,7 +271,7 @@ class Coordinator:
     def held(self, name: str, file: str) -> Place:
         """How many bytes of a file this participant has pushed."""
         mine = self.received.get(name)
-        whole = self.disk.size(file) if mine and mine.file == file else None
+        whole = mine.size if mine and mine.file == file else None
         return Place(start=whole or self.disk.size(self._part(name, file)) or 0)
 
     def take(self, name: str, file: str, start: int, size: int, content: bytes) -> int:
@@ -389,7 +400,7 @@ class Coordinator:
             self.journal.void(self.opened, now)
             self.log("void", round=self.opened.round, attempt=self.opened.attempt, updates=len(self.received))
             self.opened, self.received, self.expected = None, {}, set()
-            self.not_before = self.waiting_since = now + self.rules.pause
+            self.not_before = now + self.rules.pause
             self._tidy()
         return None
 
@@ -411,16 +422,18 @@ class Coordinator:
         """m, of those that are not in quarantine."""
         return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined))
 
+    def _back_by(self) -> list[float]:
+        """Until when one waits for those who cannot be asked; whoever has gone for good delays one round."""
+        return [since + self.rules.patience for name, since in self.away.items()
+                if self.members[name].offences < self.rules.offences]  # fmt: skip
+
     def _open(self, now: float) -> None:
         """Begin a round, if there is somebody to ask."""
         ready = {name for name, there in self.present.items() if there.ready}
-        if now < self.not_before or len(self.members) < self.rules.begin:
-            self.waiting_since = max(self.waiting_since, now)
-            return
         m = self._m()
-        if len(ready) < min(self.rules.asked(m), len(self.members)) and now < self.waiting_since + self.rules.patience:
+        if now < self.not_before or len(self.members) < self.rules.begin or len(ready) < self.rules.enough(m):
             return
-        if len(ready) < self.rules.enough(m):
+        if len(ready) < self.rules.asked(m) and any(now < moment for moment in self._back_by()):
             return
         by_number = {member.number: name for name, member in self.members.items()}
         order = self.arithmetic.preference(self.round, len(self.members))
@@ -486,14 +499,14 @@ class Coordinator:
         self.state, self.state_file, self.model_file = done.state, done.closed.state, done.closed.model
         self.history = self.history + dict(done.closed.row)
         self.round, self.opened, self.received, self.expected = self.round + 1, None, {}, set()
-        self.closing, self.not_before, self.waiting_since = False, now, now
+        self.closing, self.not_before = False, now
         self.stopped = self.course.stop.reason(self.history)
         self.log("closed", **done.closed.row)
-        self._tidy()
         if self.stopped:
             self.log("over", why=self.stopped)
             for name, there in self.present.items():
                 there.post(self._over(self.members[name]))
+        self._tidy()
 
     def forgive(self, seconds: float) -> None:
         """After a time in which nothing could be heard here: nobody was silent."""
@@ -517,7 +530,7 @@ class Coordinator:
         if self.opened is not None:
             moments += [self.opened.began + self.rules.deadline, self.back_by]
         else:
-            moments.append(self.waiting_since + self.rules.patience)
+            moments += self._back_by()
         return max(0.01, min((moment - now for moment in moments if now < moment < math.inf), default=3600.0) + 0.001)
 
     def status(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, Any
 
 Log = Callable[..., None]
@@ -32,10 +33,11 @@ def lines(*files: IO[str]) -> Log:
 
 
 def several(*logs: Log) -> Log:
-    """All of these."""
+    """All of these; one that cannot be written, on a full disk or to a reader that has gone, stops nothing."""
 
     def tell(event: str, **fields: Any) -> None:
         for log in logs:
-            log(event, **fields)
+            with suppress(OSError):
+                log(event, **fields)
 
     return tell

@@ -20,7 +20,8 @@ from fedloom.federation.service import Compute, in_a_thread
 from fedloom.federation.wire import CHUNK, PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Update, Verdict, Want, Welcome, Work
 
-FIRST, LONGEST = 0.5, 30.0  # seconds before one tries again: at first, and at most
+FIRST, LONGEST = 0.5, 30.0  # seconds before one tries again: at least, and at most
+SHARE = 1 / 8  # of the time since the server was last there, after which one tries again
 TRIES = 5  # to get a file over in one go at it
 Ended = tuple[Over, dict[str, np.ndarray]]
 """Why a run is over, and its final model."""
@@ -146,29 +147,37 @@ class Participant:
     ) -> None:
         self.link, self.trainer, self.disk, self.version, self.ready = link, trainer, disk, version, ready
         self.compute, self.tell, self.draw, self.patience = compute, tell, draw, patience
-        self.run_id, self.beat_every = "", 2.0
+        self.run_id, self.beat_every, self.welcomed = "", 2.0, b""
+        self.there = False
+        self.training: tuple[tuple[str, int, str], asyncio.Future[Trained]] | None = None
         self.newest: Order | None = None
         self.news = asyncio.Event()
 
     async def run(self) -> Ended:
         """Take part until the run is over: why it is, and its final model."""
-        loop, tries = asyncio.get_running_loop(), 0
+        try:
+            return await self._stay()
+        finally:
+            if self.training is not None:
+                self.training[1].cancel()
+
+    async def _stay(self) -> Ended:
+        """Be there again and again."""
+        loop = asyncio.get_running_loop()
         heard = loop.time()
         while True:
             try:
-                done = await self._attend()
-                if done is not None:
-                    return done
-                tries, heard = 0, loop.time()
-                wait = FIRST
+                end = await self._attend()
+                if end is not None:
+                    return end
+                heard, wait = loop.time(), FIRST
             except Lost as error:
-                if self.run_id:
-                    heard, self.run_id = loop.time(), ""
-                    tries = 0
-                if loop.time() - heard > self.patience:
+                if self.there:
+                    heard, self.there = loop.time(), False
+                gone = loop.time() - heard
+                if gone > self.patience:
                     raise Rejected(f"the server has not answered for {self.patience:g} seconds: {error}") from error
-                wait = min(LONGEST, FIRST * 2**tries)
-                tries += 1
+                wait = min(LONGEST, max(FIRST, SHARE * gone))
                 self.tell("lost", why=str(error), again=wait)
             except Later as later:
                 wait = later.seconds
@@ -186,8 +195,8 @@ class Participant:
             for task in done:
                 if (error := task.exception()) is not None:
                     raise error
-            ended: Ended | None = tasks[2].result() if tasks[2] in done else None
-            return ended
+            end: Ended | None = tasks[2].result() if tasks[2] in done else None
+            return end
         finally:
             for task in tasks:
                 task.cancel()
@@ -220,10 +229,11 @@ class Participant:
 
     async def _begin(self, welcome: Welcome) -> None:
         """Make ready for a run."""
-        self.beat_every = welcome.beat
-        if self.run_id != welcome.run:
+        self.beat_every, self.there = welcome.beat, True
+        if self.welcomed != (told := welcome.SerializeToString(deterministic=True)):
+            await self._rest()
             await self.compute(lambda: self.trainer.prepare(welcome))
-            self.run_id = welcome.run
+            self.run_id, self.welcomed = welcome.run, told
             self.tell("welcome", run=welcome.run, number=welcome.number)
 
     async def _work(self) -> Ended:
@@ -250,11 +260,27 @@ class Participant:
                 model = await self._model(work.model, work.size)
             except Unfit as error:
                 raise Rejected(f"the server sent a model that does not fit: {error}") from error
+            pending = await self._remember(work, await self._trained(work, model))
+        await self._deliver(work, pending)
+
+    async def _trained(self, work: Work, model: Mapping[str, np.ndarray]) -> Trained:
+        """What comes of local work. It goes on while the server is away: asked for again, it is not begun again."""
+        wanted = (self.run_id, work.round, work.model)
+        if self.training is None or self.training[0] != wanted:
+            await self._rest()
             kept = self._kept()
             self.tell("training", round=work.round)
-            trained = await self.compute(lambda: self.trainer.train(work.round, model, kept))
-            pending = await self._remember(work, trained)
-        await self._deliver(work, pending)
+            job = self.compute(lambda: self.trainer.train(work.round, model, kept))
+            self.training = wanted, asyncio.ensure_future(job)
+        trained = await asyncio.shield(self.training[1])
+        self.training = None
+        return trained
+
+    async def _rest(self) -> None:
+        """Wait until work that nobody wants any more has ended: it cannot be stopped, and two at once are too many."""
+        if self.training is not None:
+            await asyncio.wait([self.training[1]])
+            self.training = None
 
     async def _model(self, file: str, size: int) -> dict[str, np.ndarray]:
         """A model from the server, in as many goes as it takes."""

@@ -23,8 +23,8 @@ class Rules:
         over: how many more are asked than are needed, as a factor.
         quorum: the share of m without which a round is void.
         deadline: seconds that a round may take.
-        patience: seconds that one waits for m participants before a round begins with fewer, and for participants to
-            come back after the server has been away.
+        patience: seconds that one waits for a participant that has gone, or is not ready, before rounds begin without
+            it; and for participants to come back after the server has been away.
         pause: seconds between a void round and the next.
         beat: seconds between two signs of life.
         missed: so many missing in a row, and a participant is gone.
