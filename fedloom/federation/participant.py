@@ -212,6 +212,8 @@ class Participant:
             if kind == "welcome":
                 await self._begin(order.welcome)
             elif kind in ("work", "over"):
+                if not self.run_id:
+                    raise Rejected("the server gives orders before it has said what is learned")
                 self.newest = order
                 self.news.set()
 
@@ -219,7 +221,13 @@ class Participant:
         """Make ready for a run."""
         self.beat_every = welcome.beat
         if self.run_id != welcome.run:
-            await self.compute(lambda: self.trainer.prepare(welcome))
+            try:
+                await self.compute(lambda: self.trainer.prepare(welcome))
+            except FedloomError:
+                raise
+            except Exception as error:  # whatever is wrong with it, it is the server's
+                what = f"{type(error).__name__}: {error}"[:200]
+                raise Rejected(f"what the server says of the run cannot be used ({what})") from error
             self.run_id = welcome.run
             self.tell("welcome", run=welcome.run, number=welcome.number)
 
@@ -241,10 +249,7 @@ class Participant:
         self._settle(work.counted, work)
         pending = self._pending()
         if pending is None or (pending.run, pending.round, pending.model) != (self.run_id, work.round, work.model):
-            try:
-                model = await self._model(work.model, work.size)
-            except Unfit as error:
-                raise Rejected(f"the server sent a model that does not fit: {error}") from error
+            model = await self._model(work.model, work.size)
             kept = self._kept()
             self.tell("training", round=work.round)
             trained = await self.compute(lambda: self.trainer.train(work.round, model, kept))
@@ -261,14 +266,17 @@ class Participant:
         for _ in range(TRIES):
             start = self.disk.size(part) or 0
             async for chunk in self.link.fetch(Want(file=file, start=start)):
-                if start + len(chunk.content) > size:
+                if not chunk.content or start + len(chunk.content) > size:
                     break
                 self.disk.append(part, start, chunk.content)
                 start += len(chunk.content)
             if self.disk.size(part) == size and self.disk.digest(part) == file:
                 content = self.disk.read(part)
                 self.disk.remove(part)
-                return self.trainer.model_schema.arrays(content)
+                try:
+                    return self.trainer.model_schema.arrays(content)
+                except Unfit as error:
+                    raise Rejected(f"the server sent a model that does not fit: {error}") from error
             if start >= size:
                 self.disk.remove(part)
         raise Lost("the model did not come over whole")
@@ -286,7 +294,9 @@ class Participant:
                 )
             )  # fmt: skip
             if verdict.outcome != Verdict.MISSING:
-                self.tell("verdict", round=work.round, outcome=Verdict.Outcome.Name(verdict.outcome), why=verdict.why)
+                known = verdict.outcome in Verdict.Outcome.values()
+                outcome = Verdict.Outcome.Name(verdict.outcome if known else Verdict.UNKNOWN)
+                self.tell("verdict", round=work.round, outcome=outcome, why=verdict.why)
                 return
         raise Lost("the update did not get over whole")
 
