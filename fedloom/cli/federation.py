@@ -13,6 +13,7 @@ from typing import Annotated, Any, Optional
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 import fedloom.federation as network
 from fedloom.cli.experiments import EXPERIMENT, FIGURE
@@ -33,7 +34,7 @@ from fedloom.cli.shared import (
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, CheckpointError, DataError, require
-from fedloom.federation.log import Log
+from fedloom.federation.log import Log, printable
 from fedloom.federation.rules import Rules
 from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
@@ -223,7 +224,7 @@ def client_command(
         )  # fmt: skip
         done = join(trainer, way, VERSION)
         if not quiet:
-            errors.print(f"Over: {done.why}", soft_wrap=True, highlight=False)
+            errors.print(f"Over: {printable(done.why)}", soft_wrap=True, highlight=False, markup=False)
         if done.model:
             from safetensors.numpy import save_file
 
@@ -260,7 +261,7 @@ def shown(found: Mapping[str, Any]) -> list[Any]:
         refused = Table("refused", "round", "participant", "why")
         for one in found["refused"][:20]:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["time"]))
-            refused.add_row(when, str(one["round"] + 1), one["name"], one["why"])
+            refused.add_row(when, str(one["round"] + 1), one["name"], Text(printable(one["why"])))
         lines.append(refused)
     return lines
 
@@ -352,7 +353,7 @@ def narrated(quiet: bool, server: bool) -> Log:
     def tell(event: str, **fields: Any) -> None:
         text = SAID.get((server, event))
         if text is not None and not quiet:
-            errors.print(text(fields), soft_wrap=True, highlight=False, markup=False)
+            errors.print(printable(text(fields)), soft_wrap=True, highlight=False, markup=False)
             sys.stderr.flush()
 
     return tell

@@ -121,8 +121,8 @@ class Arithmetic:
 
     def norm(self, update: Mapping[str, np.ndarray]) -> float:
         """The L2 norm of an update's parameters."""
-        squares = [np.vdot(a, a) for name, a in update.items() if name.startswith("update.params.")]
-        return float(np.sqrt(np.sum(squares, dtype=np.float64)))
+        params = [a for name, a in update.items() if name.startswith("update.params.")]
+        return float(np.sqrt(sum(np.sum(np.square(a, dtype=np.float64)) for a in params)))
 
     def step(
         self,

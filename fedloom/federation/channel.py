@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from fedloom.errors import require
 from fedloom.federation.door import NAME, SERVICE, is_loopback
 from fedloom.federation.identity import Keys
 from fedloom.federation.participant import Lost, Rejected
-from fedloom.federation.wire import LARGEST
+from fedloom.federation.wire import LARGEST, Malformed, decoded
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want
 
 M = TypeVar("M", bound=Message)
@@ -157,12 +157,10 @@ def _told(code: grpc.StatusCode, details: str | None) -> Exception:
 
 
 def _parsed(kind: type[M], content: bytes) -> M:
-    message = kind()
     try:
-        message.ParseFromString(content)
-    except DecodeError as error:
-        raise Lost(f"the server sent no {kind.__name__} ({error})") from None
-    return message
+        return decoded(kind, content)
+    except Malformed as error:
+        raise Rejected(f"the server says what cannot be meant: {error}") from None
 
 
 Ask = Callable[..., Awaitable[Any]]

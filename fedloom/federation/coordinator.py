@@ -22,7 +22,7 @@ from fedloom.federation.journal import Closed, Journal, Member, Opened, Received
 from fedloom.federation.log import Log, silent
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Schema, Unfit
-from fedloom.federation.wire import PROTOCOL
+from fedloom.federation.wire import MOST, NUMBERS, PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
 from fedloom.runs.history import from_rows
 from fedloom.runs.stopping import Stop
@@ -117,7 +117,7 @@ class Coordinator:
         self.course, self.journal, self.disk, self.clock, self.log = course, journal, disk, clock, log
         self.rules, self.arithmetic = course.rules, course.arithmetic
         self.present: dict[str, Presence] = {}
-        self.pushing: dict[str, str] = {}  # the one file that a participant has begun to push, by its name
+        self.pushing: dict[str, str] = {}  # the file that each is pushing: one, or many could fill the disk
         self.all_heard_until = math.inf  # before then nobody can have been silent for too long
         self.counts = Counts()
         self.closing = False
@@ -198,8 +198,8 @@ class Coordinator:
             return False
         member = self.members.get(name) or self.journal.join(name, self.clock())
         self.members[name] = member
-        if member.offences >= self.rules.offences:
-            post(_refusal(f"{member.offences} updates of {name} were refused: it takes no part any more"))
+        if self._left_out(name):
+            post(_refusal(self._quarantine(name)))
             return False
         if known := self.present.get(name):
             known.post(_refusal("somebody else has come with the same certificate"))
@@ -237,6 +237,13 @@ class Coordinator:
             self.away.pop(name, None)
         else:
             self.away.setdefault(name, self.clock())
+
+    def _left_out(self, name: str) -> bool:
+        """Whether a participant is in quarantine."""
+        return self.members[name].offences >= self.rules.offences
+
+    def _quarantine(self, name: str) -> str:
+        return f"{self.members[name].offences} updates of {name} were refused: it takes no part any more"
 
     def _lose(self, name: str, why: str) -> None:
         del self.present[name]
@@ -281,7 +288,8 @@ class Coordinator:
         most = self.arithmetic.update_schema.most
         if size > most or start + len(content) > size:
             raise Unfit(f"a file of {max(size, start + len(content)):,} bytes; the largest has {most:,}")
-        if self.opened is None or name not in self.opened.cohort or name in self.received or self.closing:
+        wanted = self.opened is not None and name in self.opened.cohort and name not in self.received
+        if not wanted or self.closing or self._left_out(name):
             return size  # nobody waits for it: what there is to say of it is said when it is submitted
         part = self._part(name, file)
         have = self.disk.size(part) or 0
@@ -308,7 +316,9 @@ class Coordinator:
         """What becomes of an update, as far as that can be told without looking into its file."""
         opened = self.opened
         if name not in self.members or update.run != self.run:
-            return Verdict(outcome=Verdict.REFUSED, why="another run: come again to learn which is under way")
+            return self.strange()
+        if self._left_out(name):
+            return Verdict(outcome=Verdict.REFUSED, why=self._quarantine(name))
         have = self.received.get(name) if opened and update.round == opened.round else None
         if have and have.file == update.file:
             return Verdict(outcome=Verdict.COUNTED)
@@ -320,6 +330,10 @@ class Coordinator:
             return Verdict(outcome=Verdict.MISSING, why="its file is not there whole")
         return None
 
+    def strange(self) -> Verdict:
+        """What becomes of an update of another run, or of somebody who has never come."""
+        return Verdict(outcome=Verdict.REFUSED, why="another run: come again to learn which is under way")
+
     def fault(self, name: str, update: Update) -> str | None:
         """What is wrong with an update whose file is there: nothing, or why it is refused. Long, and without any
         effect; raises :class:`FileNotFoundError` where the file is not what its name says.
@@ -328,20 +342,38 @@ class Coordinator:
         if self.disk.digest(part) != update.file:
             raise FileNotFoundError(part)
         self.disk.sync(part)  # here, where nobody else waits for it
-        if not 1 <= update.examples <= rules.examples:
-            return f"it claims {update.examples:,} examples; 1 to {rules.examples:,} are believed"
+        if (claim := self._unbelievable(update)) is not None:
+            return claim
+        try:
+            arrays = self.arithmetic.update_schema.arrays(self.disk.read(part))
+        except Unfit as error:
+            return str(error)
+        for field_, array in arrays.items():
+            if array.dtype.kind not in "biu" and not (np.abs(array) <= MOST).all():
+                return f"{field_} holds numbers beyond {MOST:g}"
+        norm = self.arithmetic.norm(arrays)
+        return None if norm <= rules.norm else f"its norm is {norm:g}; at most {rules.norm:g} is believed"
+
+    def _unbelievable(self, update: Update) -> str | None:
+        """What an update says of itself that is not believed."""
+        most = self.rules.examples
+        if not 1 <= update.examples <= most:
+            return f"it claims {update.examples:,} examples; 1 to {most:,} are believed"
         for need in self.arithmetic.algorithm.readings:
             if need.name not in update.readings:
                 return f"it does not say its {need.name.replace('_', ' ')}"
-        try:
-            norm = self.arithmetic.norm(self.arithmetic.update_schema.arrays(self.disk.read(part)))
-        except Unfit as error:
-            return str(error)
-        return None if norm <= rules.norm else f"its norm is {norm:g}; at most {rules.norm:g} is believed"
+        for what, value in [*update.readings.items(), *update.measures.items()]:
+            if abs(value) > MOST:
+                return f"it claims a {what.replace('_', ' ')} of {value:g}"
+        count, right = update.measures.get("count", 0.0), update.measures.get("accuracy", 0.0)
+        if not 0 <= count <= most or not 0 <= right <= count * (1 + 1e-6):  # as much as rounding may add
+            return f"it claims to be right on {right:g} of {count:g} examples"
+        return None
 
     def garbled(self, name: str, update: Update) -> Verdict:
         """An update's file is not what its name says: it must come again."""
         self.disk.remove(self._part(name, update.file))
+        self.pushing.pop(name, None)
         return Verdict(outcome=Verdict.MISSING, why="its file is not what its name says")
 
     def decide(self, name: str, update: Update, fault: str | None) -> Verdict:
@@ -369,8 +401,8 @@ class Coordinator:
         self.expected.discard(name)
         self.quarantined += member.offences == self.rules.offences
         self.log("refused", name=name, round=self.opened.round, why=why, offences=member.offences)
-        if member.offences >= self.rules.offences and (there := self.present.get(name)):
-            there.post(_refusal(f"{member.offences} updates of {name} were refused: it takes no part any more"))
+        if self._left_out(name) and (there := self.present.get(name)):
+            there.post(_refusal(self._quarantine(name)))
             self._lose(name, "it is in quarantine")
         return Verdict(outcome=Verdict.REFUSED, why=why)
 
@@ -397,11 +429,7 @@ class Coordinator:
             self.closing = True
             return self._closing(self.opened, dict(self.received))
         if waited or up:
-            self.journal.void(self.opened, now)
-            self.log("void", round=self.opened.round, attempt=self.opened.attempt, updates=len(self.received))
-            self.opened, self.received, self.expected = None, {}, set()
-            self.not_before = now + self.rules.pause
-            self._tidy()
+            self._void(now)
         return None
 
     def _miss(self, now: float) -> None:
@@ -412,6 +440,15 @@ class Coordinator:
                 self._lose(name, "nothing was heard of it")
         oldest = min((there.seen for there in self.present.values()), default=math.inf)
         self.all_heard_until = oldest + self.rules.silence
+
+    def _void(self, now: float) -> None:
+        """Give up the round that is under way."""
+        assert self.opened is not None
+        self.journal.void(self.opened, now)
+        self.log("void", round=self.opened.round, attempt=self.opened.attempt, updates=len(self.received))
+        self.opened, self.received, self.expected = None, {}, set()
+        self.not_before = now + self.rules.pause
+        self._tidy()
 
     def _needed(self) -> int:
         """How many updates a round wants: m, or everybody who was asked, if that is fewer."""
@@ -468,7 +505,10 @@ class Coordinator:
         arithmetic = self.arithmetic
         updates = (arithmetic.update_schema.arrays(self.disk.read(update.file)) for update in chosen)
         ahead, norm = arithmetic.step(state, given, updates, everyone)
+        arithmetic.state_schema.check(flatten(ahead))
         row |= {"update_norm": norm, **self.course.evaluate(ahead), **pooled(chosen)}
+        if self.course.stop.target is not None or self.course.stop.patience is not None:
+            row.setdefault(self.course.stop.monitor, math.nan)  # where nobody has measured it
         files = self._keep(ahead)
         return Done(ahead, Closed(opened.round, *files, row), tuple(update.name for update in chosen))
 
@@ -502,6 +542,8 @@ class Coordinator:
         self.closing, self.not_before = False, now
         self.stopped = self.course.stop.reason(self.history)
         self.log("closed", **done.closed.row)
+        for name in list(self.pushing):
+            self._drop(name)  # of a round that is over
         if self.stopped:
             self.log("over", why=self.stopped)
             for name, there in self.present.items():
@@ -522,6 +564,12 @@ class Coordinator:
     def failed(self) -> None:
         """Closing did not succeed: it will be tried again."""
         self.closing, self.not_before = False, self.clock() + self.rules.pause
+
+    def spoiled(self, why: str) -> None:
+        """What the updates of a round give together is no model: the one before stands, and the round begins again."""
+        self.log("trouble", why=f"the model after round {self.round + 1} cannot be used: {why}")
+        self.closing = False
+        self._void(self.clock())
 
     def rest(self) -> float:
         """Seconds until something may be due, if nothing else happens."""
@@ -571,16 +619,18 @@ class Coordinator:
 def pooled(updates: list[Received]) -> dict[str, float]:
     """The means of what participants measured on their own examples, of the model that they were sent.
 
-    >>> told = [Received("a", "", 0, 1, {}, {"accuracy": 1.0, "count": 2.0}), Received("b", "", 0, 1, {}, {})]
+    Each is that of the participants that told it, so that nobody can hide what others measured.
+
+    >>> told = [Received("a", "", 0, 1, {}, {"accuracy": 1.0, "count": 2.0}), Received("b", "", 0, 1, {}, {"count": 5})]
     >>> pooled(told)
     {'clients_accuracy': 0.5}
     """
     counted = [update.measures for update in updates if update.measures.get("count", 0) > 0]
-    if not counted:
-        return {}
-    count = sum(measures["count"] for measures in counted)
-    shared = set.intersection(*(set(measures) for measures in counted)) - {"count"}
-    return {f"clients_{name}": sum(measures[name] for measures in counted) / count for name in sorted(shared)}
+    found = {}
+    for name in sorted({name for measures in counted for name in measures} - {"count"})[:NUMBERS]:
+        those = [measures for measures in counted if name in measures]
+        found[f"clients_{name}"] = sum(one[name] for one in those) / sum(one["count"] for one in those)
+    return found
 
 
 def _refusal(why: str, again: float = 0.0) -> Order:

@@ -1,9 +1,16 @@
-"""Door: a service over gRPC. Who calls is who its certificate says, and nobody else gets in."""
+"""Door: a service over gRPC. Who calls is who its certificate says, and nobody else gets in; those who are in may not
+keep others out: their calls are counted, paced and timed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import grpc
@@ -11,7 +18,9 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from fedloom.errors import IdentityError, require
-from fedloom.federation.identity import Keys, Revoked, identity_of
+from fedloom.federation.identity import NAME as NAMED
+from fedloom.federation.identity import Identity, Keys, Revoked, expiry_of, identity_of
+from fedloom.federation.log import printable
 from fedloom.federation.schema import Unfit
 from fedloom.federation.service import Gone, Service
 from fedloom.federation.wire import LARGEST, Malformed, decoded
@@ -19,6 +28,12 @@ from fedloom.federation.wire_pb2 import Beat, Chunk, Update, Want
 
 SERVICE = "fedloom.federation.Federation"
 NAME = "fedloom-name"  # what participants call themselves where nothing is secured
+CALLS = 16  # of one participant at once
+PACE, BURST = 50.0, 100  # calls of one participant a second, and how many more at first
+CROWD = 256  # calls too many that are answered slowly, which slows down who makes them
+SILENCE = 30.0  # seconds in which a message must come, or be taken
+BREATH = 0.1  # seconds between two signs of life of one participant, who waits if it has more of them
+FRESH = 1.0  # seconds for which the server's own keys are not read again
 M = TypeVar("M", bound=Message)
 Context = Any  # grpc.aio.ServicerContext
 OPTIONS = (
@@ -28,12 +43,66 @@ OPTIONS = (
     ("grpc.absolute_max_metadata_size", 2**14),
     ("grpc.max_concurrent_streams", 16),
     ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
 )
+
+
+class Crowded(Exception):
+    """More calls of one participant than there may be at once."""
+
+
+CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (IdentityError, grpc.StatusCode.PERMISSION_DENIED),
+    (Malformed, grpc.StatusCode.INVALID_ARGUMENT),
+    (Unfit, grpc.StatusCode.INVALID_ARGUMENT),
+    (Gone, grpc.StatusCode.FAILED_PRECONDITION),
+    (Crowded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (TimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (OSError, grpc.StatusCode.UNAVAILABLE),
+    (sqlite3.Error, grpc.StatusCode.UNAVAILABLE),
+)
+"""How errors are told; the first that fits."""
+
+
+class Call:
+    """One call. Its messages are looked at before they are used, and neither side waits for ever.
+
+    Arguments:
+        door: that it came through.
+        context: gRPC's.
+        name: who calls.
+    """
+
+    def __init__(self, door: Door, context: Context, name: str) -> None:
+        self.door, self.context, self.name = door, context, name
+
+    async def messages(self, kind: type[M], pause: float = 0.0) -> AsyncGenerator[M]:
+        """What the caller says, as long as it may call."""
+        while True:
+            async with asyncio.timeout(SILENCE):
+                content = await self.context.read()
+            if content is grpc.aio.EOF:
+                return
+            self.door.name(self.context)
+            yield decoded(kind, content)
+            await asyncio.sleep(pause)
+
+    async def message(self, kind: type[M]) -> M:
+        """The only thing that the caller says."""
+        async with aclosing(self.messages(kind)) as messages:
+            async for message in messages:
+                return message
+        raise Malformed("a call that says nothing")
+
+    async def answer(self, message: Message) -> None:
+        """Say something to the caller."""
+        async with asyncio.timeout(SILENCE):
+            await self.context.write(message.SerializeToString())
 
 
 class Door:
@@ -47,96 +116,143 @@ class Door:
 
     def __init__(self, service: Service, revoked: Revoked | None, secured: bool = True) -> None:
         self.service, self.revoked, self.secured = service, revoked, secured
+        self.calls: Counter[str] = Counter()
+        self.due: dict[str, float] = {}
+        self.crowd = 0
 
     def name(self, context: Context) -> str:
-        """Who calls; raises an :class:`IdentityError` for those who may not."""
+        """Who calls; raises an :class:`IdentityError` for those who may not, and an :class:`OSError` as long as nobody
+        can tell.
+        """
         if not self.secured:
             said = dict(context.invocation_metadata() or ()).get(NAME, "")
-            return said.decode() if isinstance(said, bytes) else said
-        proof = context.auth_context().get("x509_pem_cert", [b""])[0]
-        who = identity_of(proof)
+            if not isinstance(said, str) or not NAMED.fullmatch(said):
+                raise IdentityError("a participant without a name")
+            return said
+        who, until = _known(context.auth_context().get("x509_pem_cert", [b""])[0])
         if who.role != "client":
             raise IdentityError(f"{who.name} is a {who.role}, and does not take part")
-        if self.revoked is not None and who.serial in self.revoked:
+        if time.time() > until:  # a connection may last longer than what it was opened with
+            raise IdentityError(f"this certificate of {who.name} has expired")
+        try:
+            gone = self.revoked is not None and who.serial in self.revoked
+        except IdentityError as error:  # of the list, not of the caller, who may come back when it is good again
+            raise OSError(str(error)) from error
+        if gone:
             raise IdentityError(f"this certificate of {who.name} has been revoked")
         return who.name
 
-    async def admitted(self, context: Context) -> str:
-        """Who calls, if it may."""
+    async def _let_in(self, context: Context, serve: Callable[[Call], Awaitable[None]]) -> None:
+        """Serve a call, if its caller may; whatever goes wrong is told to it as one of the errors that it knows."""
+        name = ""
         try:
-            return self.name(context)
-        except IdentityError as error:
-            self.service.coordinator.log("turned away", peer=context.peer(), why=str(error))
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
-            raise AssertionError from None
+            name = self.name(context)
+            with self._room(name):
+                await self._turn(name)
+                await serve(Call(self, context, name))
+        except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError):
+            return  # the caller has gone
+        except Exception as error:
+            if isinstance(error, Crowded):
+                await self._slowly()
+            code = next((code for kind, code in CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+            why = printable(str(error) or "nothing came in time")[:500]
+            if code == grpc.StatusCode.PERMISSION_DENIED:
+                self.service.coordinator.log("turned away", name=_shown(context), peer=context.peer(), why=why)
+            elif code not in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.DEADLINE_EXCEEDED):
+                self.service.coordinator.log("trouble", name=name, why=f"{type(error).__name__}: {why}")
+            await context.abort(code, why if code != grpc.StatusCode.INTERNAL else "an error of the server's own")
 
-    async def beats(self, calls: AsyncIterator[bytes], context: Context) -> AsyncIterator[Beat]:
-        """Signs of life, as long as the caller may call."""
-        async for content in calls:
-            self.name(context)
-            yield decoded(Beat, content)
+    @contextmanager
+    def _room(self, name: str) -> Iterator[None]:
+        """Inside, one of the calls that a participant may have at once."""
+        if self.calls[name] >= CALLS:
+            raise Crowded(f"{name} has {CALLS} calls under way already")
+        self.calls[name] += 1
+        try:
+            yield
+        finally:
+            self.calls[name] -= 1
+            if not self.calls[name]:
+                del self.calls[name]
 
-    async def attend(self, calls: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+    async def _turn(self, name: str) -> None:
+        """Wait until a participant may call once more."""
+        now = asyncio.get_running_loop().time()
+        self.due[name] = max(self.due.get(name, 0.0), now - BURST / PACE) + 1 / PACE
+        if self.due[name] > now:
+            await asyncio.sleep(self.due[name] - now)
+
+    async def _slowly(self) -> None:
+        """Take one's time, unless too many are made to wait already."""
+        if self.crowd < CROWD:
+            self.crowd += 1
+            try:
+                await asyncio.sleep(1.0)
+            finally:
+                self.crowd -= 1
+
+    async def attend(self, call: Call) -> None:
         """See :meth:`Service.attend`."""
-        name = await self.admitted(context)
-        async for order in self.service.attend(name, self.beats(calls, context)):
-            yield order.SerializeToString()
+        async with aclosing(self.service.attend(call.name, call.messages(Beat, BREATH))) as orders:
+            async for order in orders:
+                await call.answer(order)
 
-    async def fetch(self, call: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def fetch(self, call: Call) -> None:
         """See :meth:`Service.fetch`."""
-        name = await self.admitted(context)
-        try:
-            async for chunk in self.service.fetch(name, decoded(Want, call)):
-                yield chunk.SerializeToString()
-        except (Malformed, Gone) as error:
-            await context.abort(_code(error), str(error))
+        want = await call.message(Want)
+        async with asyncio.timeout(self._long), aclosing(self.service.fetch(call.name, want)) as chunks:
+            async for chunk in chunks:
+                self.name(call.context)
+                await call.answer(chunk)
 
-    async def held(self, call: bytes, context: Context) -> bytes:
+    async def held(self, call: Call) -> None:
         """See :meth:`Service.held`."""
-        return await self._answer(context, lambda name: self.service.held(name, decoded(Want, call)))
+        await call.answer(await self.service.held(call.name, await call.message(Want)))
 
-    async def push(self, calls: AsyncIterator[bytes], context: Context) -> bytes:
+    async def push(self, call: Call) -> None:
         """See :meth:`Service.push`."""
+        async with asyncio.timeout(self._long), aclosing(call.messages(Chunk)) as chunks:
+            place = await self.service.push(call.name, chunks)
+        await call.answer(place)
 
-        async def chunks() -> AsyncIterator[Chunk]:
-            async for content in calls:
-                yield decoded(Chunk, content)
-
-        return await self._answer(context, lambda name: self.service.push(name, chunks()))
-
-    async def submit(self, call: bytes, context: Context) -> bytes:
+    async def submit(self, call: Call) -> None:
         """See :meth:`Service.submit`."""
-        return await self._answer(context, lambda name: self.service.submit(name, decoded(Update, call)))
+        await call.answer(await self.service.submit(call.name, await call.message(Update)))
 
-    async def _answer(self, context: Context, ask: Callable[[str], Awaitable[Message]]) -> bytes:
-        name = await self.admitted(context)
-        try:
-            return (await ask(name)).SerializeToString()
-        except (Malformed, Unfit, Gone, OSError, sqlite3.Error) as error:
-            if not isinstance(error, Gone):
-                self.service.coordinator.log("trouble", name=name, why=str(error))
-            await context.abort(_code(error), str(error))
-            raise AssertionError from None
+    @property
+    def _long(self) -> float:
+        """Seconds that a file may be under way: longer nobody waits for it."""
+        return self.service.coordinator.rules.deadline + SILENCE
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """The calls, as gRPC wants them; messages stay bytes until they are checked here."""
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
-            {
-                "Attend": grpc.stream_stream_rpc_method_handler(self.attend),
-                "Fetch": grpc.unary_stream_rpc_method_handler(self.fetch),
-                "Held": grpc.unary_unary_rpc_method_handler(self.held),
-                "Push": grpc.stream_unary_rpc_method_handler(self.push),
-                "Submit": grpc.unary_unary_rpc_method_handler(self.submit),
-            },
-        )
+        """The calls, as gRPC wants them. Messages stay bytes until they are checked here; and all are streams, for
+        otherwise gRPC itself would wait for the only message of a call, for ever, before it asks who is calling.
+        """
+
+        def handler(serve: Callable[[Call], Awaitable[None]]) -> grpc.RpcMethodHandler:
+            async def let_in(_: Any, context: Context) -> None:
+                await self._let_in(context, serve)
+
+            return grpc.stream_stream_rpc_method_handler(let_in)
+
+        every = {"Attend": self.attend, "Fetch": self.fetch, "Held": self.held, "Push": self.push,
+                 "Submit": self.submit}  # fmt: skip
+        return grpc.method_handlers_generic_handler(SERVICE, {name: handler(serve) for name, serve in every.items()})
 
 
-def _code(error: Exception) -> grpc.StatusCode:
-    """How an error is told."""
-    if isinstance(error, Malformed | Unfit):
-        return grpc.StatusCode.INVALID_ARGUMENT
-    return grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, Gone) else grpc.StatusCode.UNAVAILABLE
+@lru_cache(maxsize=10_000)
+def _known(proof: bytes) -> tuple[Identity, float]:
+    """Whom a certificate names, and until when."""
+    return identity_of(proof), expiry_of(proof)
+
+
+def _shown(context: Context) -> str:
+    """Whom a caller's certificate names, whether it may call or not."""
+    try:
+        return identity_of(context.auth_context().get("x509_pem_cert", [b""])[0]).name
+    except IdentityError:
+        return ""
 
 
 def is_loopback(address: str) -> bool:
@@ -172,13 +288,16 @@ async def opened(door: Door, address: str, keys: Callable[[], Keys] | None, call
 
 def credentials(keys: Callable[[], Keys]) -> grpc.ServerCredentials:
     """TLS in which both sides show a certificate of the same authority; changed keys are noticed."""
-    held = [keys()]
+    held, read = [keys()], [time.monotonic()]
 
     def configuration() -> Any:
         mine = held[0]
         return grpc.ssl_server_certificate_configuration([(mine.key, mine.cert)], mine.ca)
 
     def changed() -> Any:
+        if time.monotonic() < read[0] + FRESH:
+            return None  # whoever connects makes us read them, also those who may not
+        read[0] = time.monotonic()
         try:
             fresh = keys()
         except (IdentityError, OSError):

@@ -22,9 +22,9 @@ from fedloom.errors import CheckpointError, IdentityError, require
 from fedloom.federation.coordinator import Coordinator, Course
 from fedloom.federation.disk import Disk
 from fedloom.federation.door import Door, is_loopback, opened
-from fedloom.federation.identity import CA, CERT, KEY, Keys, Revoked, identity_of
+from fedloom.federation.identity import CA, CERT, KEY, Keys, Revoked, expiry_of, identity_of
 from fedloom.federation.journal import Journal
-from fedloom.federation.log import Log, lines, several, silent
+from fedloom.federation.log import Log, lines, several, silent, sparing
 from fedloom.federation.page import Page, start_page
 from fedloom.federation.points import from_environment
 from fedloom.federation.service import Service
@@ -66,9 +66,10 @@ def host(course: Course, place: Place) -> Run:
 
 async def hosted(course: Course, place: Place) -> Run:
     """The same inside an event loop."""
+    many_files()
     place.folder.mkdir(parents=True, exist_ok=True)
     with alone(place.folder), (place.folder / LOG).open("a", encoding="utf-8") as file:
-        log, reach = several(place.log, lines(file)), from_environment()
+        log, reach = sparing(several(place.log, lines(file))), from_environment()
         journal = Journal(place.folder / JOURNAL, reach)
         try:
             disk = Disk(place.folder / FILES, reach)
@@ -140,8 +141,9 @@ async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None)
         if der is None:
             return False
         try:
-            who = identity_of(ssl.DER_cert_to_PEM_cert(der).encode())
-            return revoked is None or who.serial not in revoked
+            pem = ssl.DER_cert_to_PEM_cert(der).encode()
+            who = identity_of(pem)
+            return time.time() <= expiry_of(pem) and (revoked is None or who.serial not in revoked)
         except IdentityError:
             return False
 
@@ -155,6 +157,17 @@ def kept(coordinator: Coordinator, folder: Path) -> Run:
     model.save(folder / MODEL, coordinator.state.variables)
     why = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
     return Run(course.label, coordinator.history, coordinator.state.variables, why, False, folder)
+
+
+def many_files() -> None:
+    """Let this process open as many files as it may: a connection is one, and half-open ones are not to keep others
+    out.
+    """
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager

@@ -223,6 +223,11 @@ def identity_of(pem: bytes) -> Identity:
     return Identity(name, role, _serial(certificate))
 
 
+def expiry_of(pem: bytes) -> float:
+    """When a certificate ends, in seconds since 1970."""
+    return _parsed(pem).not_valid_after_utc.timestamp()
+
+
 def fingerprint(cert: bytes) -> str:
     """The SHA-256 of a certificate, as browsers and openssl show it: to compare over the telephone."""
     return _parsed(cert).fingerprint(hashes.SHA256()).hex(":").upper()

@@ -224,6 +224,8 @@ class Participant:
             if kind == "welcome":
                 await self._begin(order.welcome)
             elif kind in ("work", "over"):
+                if not self.run_id:
+                    raise Rejected("the server gives orders before it has said what is learned")
                 self.newest = order
                 self.news.set()
 
@@ -232,7 +234,13 @@ class Participant:
         self.beat_every, self.there = welcome.beat, True
         if self.welcomed != (told := welcome.SerializeToString(deterministic=True)):
             await self._rest()
-            await self.compute(lambda: self.trainer.prepare(welcome))
+            try:
+                await self.compute(lambda: self.trainer.prepare(welcome))
+            except FedloomError:
+                raise
+            except Exception as error:  # whatever is wrong with it, it is the server's
+                what = f"{type(error).__name__}: {error}"[:200]
+                raise Rejected(f"what the server says of the run cannot be used ({what})") from error
             self.run_id, self.welcomed = welcome.run, told
             self.tell("welcome", run=welcome.run, number=welcome.number)
 
@@ -256,10 +264,7 @@ class Participant:
         self._settle(work.counted, work)
         pending = self._pending()
         if pending is None or (pending.run, pending.round, pending.model) != (self.run_id, work.round, work.model):
-            try:
-                model = await self._model(work.model, work.size)
-            except Unfit as error:
-                raise Rejected(f"the server sent a model that does not fit: {error}") from error
+            model = await self._model(work.model, work.size)
             pending = await self._remember(work, await self._trained(work, model))
         await self._deliver(work, pending)
 
@@ -292,7 +297,7 @@ class Participant:
         for _ in range(TRIES):
             start = self.disk.size(part) or 0
             async for chunk in self.link.fetch(Want(file=file, start=start)):
-                if start + len(chunk.content) > size:
+                if not chunk.content or start + len(chunk.content) > size:
                     break
                 self.disk.append(part, start, chunk.content)
                 start += len(chunk.content)
@@ -300,7 +305,12 @@ class Participant:
             if start >= size:
                 self.disk.remove(part)
             if content is not None:
-                model: dict[str, np.ndarray] = await self.compute(partial(self.trainer.model_schema.arrays, content))
+                try:
+                    model: dict[str, np.ndarray] = await self.compute(
+                        partial(self.trainer.model_schema.arrays, content)
+                    )
+                except Unfit as error:
+                    raise Rejected(f"the server sent a model that does not fit: {error}") from error
                 return model
         raise Lost("the model did not come over whole")
 
@@ -322,7 +332,9 @@ class Participant:
                 )
             )  # fmt: skip
             if verdict.outcome != Verdict.MISSING:
-                self.tell("verdict", round=work.round, outcome=Verdict.Outcome.Name(verdict.outcome), why=verdict.why)
+                known = verdict.outcome in Verdict.Outcome.values()
+                outcome = Verdict.Outcome.Name(verdict.outcome if known else Verdict.UNKNOWN)
+                self.tell("verdict", round=work.round, outcome=outcome, why=verdict.why)
                 return
         raise Lost("the update did not get over whole")
 

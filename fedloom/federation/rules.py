@@ -59,8 +59,9 @@ class Rules:
             number(name, getattr(self, name), "above 0 seconds", lambda seconds: seconds > 0)
         for name in ("patience", "pause"):
             number(name, getattr(self, name), "at least 0 seconds", lambda seconds: seconds >= 0)
-        for name in ("missed", "examples", "offences", "connections"):
+        for name in ("missed", "offences", "connections"):
             whole(name, getattr(self, name), 1)
+        whole("examples", self.examples, 1, 2**31 - 1)
         require(self.norm > 0, "norm", "above 0", self.norm)
 
     @property

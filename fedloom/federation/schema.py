@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
 
 HEADER = 4096  # bytes that the header of a file may take beyond that of a file we write ourselves
+TEXT = 200  # characters of what is said about a file, which may hold names as long as itself
+KINDS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "BOOL": "bool",
+    **{f"{letter}{bits}": f"{kind}{bits}" for letter, kind in (("I", "int"), ("U", "uint"))
+       for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+"""Types by the names that files have for them."""
 
 
 class Unfit(ValueError):
@@ -48,21 +55,31 @@ class Schema:
         if len(content) > self.most:
             raise Unfit(f"a file of {len(content):,} bytes; the largest has {self.most:,}")
         try:
-            found = load(content)
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise Unfit(f"not a safetensors file ({error})") from None
-        self.check(found)
-        return found
+            found = dict(deserialize(content))
+        except SafetensorError as error:
+            raise Unfit(f"not a safetensors file ({error})"[:TEXT]) from None
+        self._named(found)
+        arrays = {}
+        for name, shape, kind in self.fields:  # before anything is made of what is there
+            there, size = found[name]["dtype"], tuple(found[name]["shape"])
+            if KINDS.get(there) != kind or size != shape:
+                raise Unfit(f"{name} is {KINDS.get(there, there)} of shape {size}, not {kind} of shape {shape}"[:TEXT])
+            arrays[name] = np.frombuffer(found[name]["data"], kind).reshape(shape)
+        self.check(arrays)
+        return arrays
 
     def check(self, found: Mapping[str, np.ndarray]) -> None:
         """Raise :class:`Unfit` unless these are the names, shapes and types, and all numbers are finite."""
-        wanted = {name for name, _, _ in self.fields}
-        if found.keys() != wanted:
-            missing, more = sorted(wanted - found.keys()), sorted(found.keys() - wanted)
-            raise Unfit(f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(more)} too"[:200])
+        self._named(found)
         for name, shape, kind in self.fields:
             array = found[name]
             if array.shape != shape or array.dtype != np.dtype(kind):
-                raise Unfit(f"{name} is {array.dtype} of shape {array.shape}, not {kind} of shape {shape}")
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise Unfit(f"{name} is {array.dtype} of shape {array.shape}, not {kind} of shape {shape}"[:TEXT])
+            if array.dtype.kind not in "biu" and not np.isfinite(array).all():  # bfloat16 is not of the kind "f"
                 raise Unfit(f"{name} holds numbers that are not finite")
+
+    def _named(self, found: Mapping[str, Any]) -> None:
+        wanted = {name for name, _, _ in self.fields}
+        if found.keys() != wanted:
+            missing, more = sorted(wanted - found.keys()), sorted(found.keys() - wanted)
+            raise Unfit((f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(more)} too")[:TEXT])

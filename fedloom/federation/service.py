@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -42,7 +42,7 @@ class Service:
         self.changed, self.over = asyncio.Event(), asyncio.Event()
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def attend(self, name: str, beats: AsyncIterator[Beat]) -> AsyncIterator[Order]:
+    async def attend(self, name: str, beats: AsyncIterator[Beat]) -> AsyncGenerator[Order]:
         """Orders to a participant, as long as it gives signs of life."""
         first = await anext(beats, None)
         if first is None:
@@ -50,7 +50,8 @@ class Service:
         orders: asyncio.Queue[Order | None] = asyncio.Queue()
 
         def post(order: Order) -> None:
-            orders.put_nowait(order if orders.qsize() < ORDERS else None)
+            if orders.qsize() <= ORDERS:  # the last place is for the end
+                orders.put_nowait(order if orders.qsize() < ORDERS else None)
 
         staying = self.coordinator.attend(name, first, post)
         self.changed.set()
@@ -60,8 +61,11 @@ class Service:
                 yield order
                 if not staying or order.WhichOneof("what") == "refusal":
                     return
+            if listening.done():
+                listening.result()  # why there are no more signs of life, if that is an error
         finally:
-            listening.cancel()
+            if not listening.cancel() and not listening.cancelled():
+                listening.exception()
             self.coordinator.leave(name, post)
             self.changed.set()
 
@@ -74,7 +78,7 @@ class Service:
         finally:
             orders.put_nowait(None)
 
-    async def fetch(self, name: str, want: Want) -> AsyncIterator[Chunk]:  # noqa: ARG002
+    async def fetch(self, name: str, want: Want) -> AsyncGenerator[Chunk]:  # noqa: ARG002
         """A file, from some byte on."""
         if not self.coordinator.readable(want.file):
             raise Gone("this file is no longer there: wait for the next order")
@@ -102,6 +106,8 @@ class Service:
                 file, start, size = chunk.file, chunk.start, chunk.size
                 if not file:
                     raise Unfit("a file without a name")
+            if not chunk.content:
+                raise Unfit("a chunk without content")
             async with self.locks[name]:
                 at = self.coordinator.take(name, file, start, size, chunk.content)
             if at != start + len(chunk.content):
@@ -111,6 +117,8 @@ class Service:
 
     async def submit(self, name: str, update: Update) -> Verdict:
         """What becomes of an update."""
+        if name not in self.coordinator.members:
+            return self.coordinator.strange()
         async with self.locks[name]:  # its file must not change while it is looked into
             verdict = self.coordinator.known(name, update)
             if verdict is None:
@@ -147,6 +155,8 @@ class Service:
             if job := coordinator.tick():
                 try:
                     coordinator.finish(await self.compute(job))
+                except Unfit as error:
+                    coordinator.spoiled(str(error))
                 except BaseException:
                     coordinator.failed()
                     raise

@@ -1,14 +1,158 @@
-"""A participant's way to a server: what it says of a call that has ended."""
+"""A participant and a server that is broken or hostile: a clear error, no work, and no file outside its folder."""
 
 import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
+import numpy as np
 import pytest
+from intruder import ARITHMETIC, update
+from weather import Worker
 
-from fedloom.federation.channel import GrpcLine
-from fedloom.federation.participant import Lost, Rejected
-from fedloom.federation.wire_pb2 import Beat
+from fedloom.federation import identity
+from fedloom.federation.channel import Channel, GrpcLine
+from fedloom.federation.disk import Disk, digest
+from fedloom.federation.door import SERVICE
+from fedloom.federation.identity import Keys
+from fedloom.federation.participant import Lost, Participant, Rejected
+from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Refusal, Verdict, Welcome, Work
+
+MODEL = update({"variables.params.w": np.zeros(3, np.float32)})
+WELCOME = Order(welcome=Welcome(run="r", number=0, about="{}", beat=1.0))
+
+
+def work(content: bytes = MODEL, **said: Any) -> Order:
+    return Order(work=Work(**{"model": digest(content), "size": len(content), "counted": -1, "seconds": 9.0, **said}))
+
+
+Says = Callable[[Any, Any], Awaitable[None]]
+
+
+def says(*messages: Any) -> Says:
+    """A server that says these things, whatever it hears, and waits."""
+
+    async def answer(_: Any, context: Any) -> None:
+        for message in messages:
+            await context.write(message if isinstance(message, bytes) else message.SerializeToString())
+        if messages and isinstance(messages[0], Order | bytes):
+            await asyncio.sleep(60)
+
+    return answer
+
+
+class Student(Worker):
+    """A trainer that reads what the server says, and remembers whether it has worked."""
+
+    worked = False
+
+    def prepare(self, welcome: Welcome) -> None:
+        {**json.loads(welcome.about)}  # which must be one
+        super().prepare(welcome)
+
+    def train(self, *given: Any) -> Any:
+        self.worked = True
+        return super().train(*given)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    keys = identity.init(tmp_path_factory.mktemp("channel") / "keys", "here")
+    identity.issue(keys, "server", role="server", hosts=("localhost",))
+    identity.issue(keys, "a")
+    return keys
+
+
+async def taking_part(
+    authority: Path, folder: Path, server: dict[str, Says], patience: float = 5.0
+) -> tuple[Student, str, list[dict[str, Any]]]:
+    """The participant in the end, why it ended, and what it told."""
+    mine = Keys.read(authority / "server")
+    listening = grpc.aio.server()
+    handlers = {method: grpc.stream_stream_rpc_method_handler(answer) for method, answer in server.items()}
+    listening.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    proof = grpc.ssl_server_credentials([(mine.key, mine.cert)], mine.ca, require_client_auth=True)
+    port = listening.add_secure_port("localhost:0", proof)
+    await listening.start()
+    channel = Channel(f"localhost:{port}", Keys.read(authority / "a"))
+    student, told = Student(ARITHMETIC), []
+    participant = Participant(
+        channel, student, Disk(folder / "own"), tell=lambda event, **fields: told.append({"event": event, **fields}),
+        draw=lambda: 0.0,
+    )  # fmt: skip
+    why = "still there"
+    try:
+        async with asyncio.timeout(patience):
+            await participant.run()
+            why = "over"
+    except Rejected as error:
+        why = str(error)
+    except TimeoutError:
+        pass
+    finally:
+        await channel.close()
+        await listening.stop(0)
+    return student, why, told
+
+
+NOT_THERE = says(Place(start=0))
+WRONG = update({"variables.params.w": np.full(3, np.nan, np.float32)})
+OTHER = update({"variables.params.v": np.zeros(3, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("orders", "fetch", "why"),
+    [
+        ([b"\xff\xff"], None, "the server says what cannot be meant: not a Order"),
+        ([work()], None, "orders before it has said what is learned"),
+        ([Order(over=Over(model=digest(MODEL), size=9))], None, "orders before it has said what is learned"),
+        ([WELCOME, work(model="../../../outside")], says(Chunk(content=MODEL)), "a file that is no SHA-256"),
+        ([WELCOME, Order(over=Over(model="/tmp/outside", size=9))], None, "a file that is no SHA-256"),
+        ([WELCOME, work(size=2**50)], None, "the server's model has 1,125,899,906,842,624 bytes"),
+        ([WELCOME, work(WRONG)], says(Chunk(content=WRONG)), "does not fit: variables.params.w holds numbers that are"),
+        ([WELCOME, work(OTHER)], says(Chunk(content=OTHER)), "does not fit: it lacks variables.params.w"),
+        ([WELCOME, Order(over=Over(model=digest(OTHER), size=len(OTHER)))], says(Chunk(content=OTHER)), "does not fit"),
+        ([Order(welcome=Welcome(run="r", about="{no", beat=1.0))], None, "the run cannot be used (JSONDecodeError"),
+        ([Order(welcome=Welcome(run="r", about="[[]]", beat=1.0))], None, "cannot be used (TypeError"),
+        ([Order(welcome=Welcome(run="r", about="[" * 100_000, beat=1.0))], None, "cannot be used (RecursionError"),
+        ([Order(welcome=Welcome(run="r", beat=math.nan))], None, "nan seconds between two signs of life"),
+        ([Order(refusal=Refusal(why="no", again=math.inf))], None, "a return after inf seconds"),
+        ([Order(refusal=Refusal(why="not you"))], None, "not you"),
+        ([WELCOME, work()], says(Chunk(content=b"x" * 9)), "still there"),
+        ([WELCOME, work()], says(Chunk(content=MODEL[:-1] + b"x")), "still there"),
+        ([WELCOME, work()], says(*[Chunk()] * 9), "still there"),
+        ([WELCOME, work()], says(Chunk(content=MODEL * 2)), "still there"),
+        ([WELCOME, Order(), Order(welcome=WELCOME.welcome)], None, "still there"),
+    ],
+)  # fmt: skip
+def test_what_a_server_may_not_say(
+    authority: Path, tmp_path: Path, orders: list[Any], fetch: Says | None, why: str
+) -> None:
+    server = {"Attend": says(*orders), "Fetch": fetch or says(), "Held": NOT_THERE}
+    patience = 1.0 if why == "still there" else 10.0
+    student, ended, told = asyncio.run(taking_part(authority, tmp_path, server, patience))
+    assert why in ended
+    assert not student.worked
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert sum(path.stat().st_size for path in (tmp_path / "own").iterdir()) <= 2 * len(MODEL)
+    if fetch and ended == "still there":
+        assert told[-1]["event"] == "lost"
+        assert told[-1]["why"] == "the model did not come over whole"
+
+
+def test_a_verdict_that_there_is_not_is_unknown(authority: Path, tmp_path: Path) -> None:
+    answer = Verdict(why="why not")
+    answer.outcome = 99
+    server = {"Attend": says(WELCOME, work()), "Fetch": says(Chunk(content=MODEL)), "Held": says(Place(start=2**63)),
+              "Submit": says(answer)}  # fmt: skip
+    student, ended, told = asyncio.run(taking_part(authority, tmp_path, server, 2.0))
+    assert ended == "still there"
+    assert student.worked
+    assert told[-1] == {"event": "verdict", "round": 0, "outcome": "UNKNOWN", "why": "why not"}
 
 
 class Ended:
