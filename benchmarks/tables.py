@@ -246,6 +246,11 @@ def mesh() -> str:
     """One process on several devices, for docs/models.md."""
     blocks = []
     for result in read("mesh-*.json"):
+        blocks += [
+            f"The same experiment on more and more devices: the 2NN, {result['clients']} clients, all in every round, "
+            "one epoch in batches of 10; and how far a parameter is from that of one device after a round:",
+            "",
+        ]
         times = [statistics.median(one["seconds_a_round"]) for one in result["rows"]]
         blocks += [row([result["device"], "seconds a round", "times as fast", "largest difference of a parameter"])]
         blocks += [row(["---"] * 4)]
