@@ -220,8 +220,9 @@ def record(rounds: int, spacing: float, model: str, points: Counter[str], found:
     cold = [kill["seconds"] for kill in server if kill["seconds"] and kill.get("cold")]
     after = [round(one["goes_on"] - one["listens"], 2) for one in seconds]
     keep(
-        "crashes", experiment=[*EXPERIMENT, *RULES], rounds=rounds, participants=len(NAMES),
-        seconds_a_round=round(spacing, 3), model=model, moments=dict(points), kills_of_the_server=len(server),
+        "crashes", experiment=[*EXPERIMENT, *RULES], rounds=rounds, clients=len(NAMES),
+        seconds_a_round=round(spacing, 3), model=model, moments=dict(points),
+        kills_of_the_server=sum("left alone" not in kill.values() for kill in server),
         seconds_from_restart=summary(seconds), seconds_from_listening={"median": statistics.median(after),
         "largest": max(after)}, seconds_from_cold_restart=summary(cold), load=round(os.getloadavg()[0], 1), **found,
     )  # fmt: skip
