@@ -97,7 +97,7 @@ class Memory(Disk):
         return len(self.files[name]) if name in self.files else None
 
     def digest(self, name: str) -> str:
-        return digest(self.files[name])
+        return digest(self.read(name))
 
     def remove(self, name: str) -> None:
         self.files.pop(name, None)

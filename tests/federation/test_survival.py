@@ -166,19 +166,19 @@ def participate(server: Flaky, work: Counting, **more: Any) -> None:
 
 
 def test_local_work_goes_on_while_the_server_is_away() -> None:
-    server, work = Flaky(([WELCOME, WORK], 15.0), None, ([WELCOME, WORK], 30.0), ([WELCOME, OVER], 30.0)), Counting()
+    server, work = Flaky(([WELCOME, WORK], 45.0), None, ([WELCOME, WORK], 90.0), ([WELCOME, OVER], 90.0)), Counting()
     participate(server, work)
     assert (work.prepared, work.trained, server.submitted) == (1, 1, 1)
 
 
 def test_the_final_model_is_fetched_while_the_server_knows_that_somebody_is_there() -> None:
-    server = Flaky(([WELCOME, OVER], 30.0))
+    server = Flaky(([WELCOME, OVER], 120.0))
     participate(server, Counting())
     assert server.fetched_open == [True]
 
 
 def test_a_server_that_was_there_is_soon_found_again_and_one_long_away_is_left_alone() -> None:
-    server = Flaky(([WELCOME], 20.0), *[None] * 60, ([WELCOME, OVER], 30.0))
+    server = Flaky(([WELCOME], 20.0), *[None] * 60, ([WELCOME, OVER], 120.0))
     participate(server, Counting())
     away = np.array(server.tried[1:]) - 20.0
     waits = np.diff(away)
