@@ -85,7 +85,7 @@ def test_bad_values_are_refused_before_anything_runs(generated: Make, axis: str,
 
 
 def test_an_unknown_axis(generated: Make) -> None:
-    with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, decay.*but is 'nu'"):
+    with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, clip, decay.*but is 'nu'"):
         fl.sweep(generated(SIZES), TASK, fl.fedavg(), nu=[0.1])
 
 
