@@ -14,12 +14,14 @@ import numpy as np
 from intruder import ARITHMETIC, GOOD, update
 from weather import Memory
 
-from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.coordinator import Coordinator
+from fedloom.federation.course import Course
 from fedloom.federation.disk import digest
 from fedloom.federation.journal import Journal
 from fedloom.federation.page import plain
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Unfit
+from fedloom.federation.status import status
 from fedloom.federation.wire_pb2 import Beat, Order, Update, Verdict
 from fedloom.runs.stopping import Stop
 from fedloom.trees import flatten
@@ -110,7 +112,7 @@ class Disorder:
         if name not in self.coordinator.members or name in self.looked:
             return
         coordinator, i = self.coordinator, self.draw.randrange(len(CONTENTS))
-        if self.draw.random() < 0.9 and (part := coordinator.pushing.get(name)):
+        if self.draw.random() < 0.9 and (part := coordinator.uploads.pushing.get(coordinator.members[name].number)):
             i = FILES.index(part.partition("-")[2].removesuffix(".part"))
         opened = coordinator.opened
         said = Update(
@@ -129,7 +131,7 @@ class Disorder:
         try:
             self.looked[name] = said, coordinator.fault(name, said)
         except FileNotFoundError:
-            coordinator.garbled(name, said)
+            coordinator.garbled(name)
 
     def decide(self, _: str) -> None:
         if self.looked:
@@ -186,12 +188,12 @@ class Disorder:
         wanted = {c.state_file, c.model_file, *(got.file for got in c.received.values())}
         assert all(digest(files[name]) == name for name in wanted)
         parts = {name for name in files if name.endswith(".part")}
-        assert parts <= set(c.pushing.values())
+        assert parts <= set(c.uploads.pushing.values())
         assert all(len(files[name]) <= MOST for name in parts)
         assert len({part.partition("-")[0] for part in parts}) == len(parts)
         assert files.keys() - parts <= wanted | set(FILES), "a file that nobody needs"
         assert len(files.keys() - parts) <= 2 + len(c.members)
-        json.dumps(plain(c.status()), allow_nan=False)
+        json.dumps(plain(status(c)), allow_nan=False)
 
 
 def disorder(seed: int, steps: int) -> Counter[str]:

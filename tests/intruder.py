@@ -18,7 +18,8 @@ from weather import TINY
 import fedloom as fl
 from fedloom.federation import identity
 from fedloom.federation.arithmetic import arithmetic
-from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.coordinator import Coordinator
+from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.door import SERVICE, Door, opened
 from fedloom.federation.identity import Keys, Revoked

@@ -18,7 +18,8 @@ import numpy as np
 
 import fedloom as fl
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
-from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.coordinator import Coordinator
+from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.journal import Journal
 from fedloom.federation.participant import Lost, Participant, Trained

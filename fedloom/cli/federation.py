@@ -140,7 +140,7 @@ def served(
 ) -> Run:
     """Serve an experiment."""
     with network._extra():
-        from fedloom.federation.courses import course
+        from fedloom.federation.course import course
         from fedloom.federation.hosting import JOURNAL, Place, host
         from fedloom.federation.journal import Journal
     for name in ("compute", "users", "engine", "noise", "rotation"):

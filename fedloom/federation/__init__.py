@@ -56,7 +56,7 @@ def serve(
         label: what the run is called.
     """
     with _extra():
-        from fedloom.federation.courses import course
+        from fedloom.federation.course import course
         from fedloom.federation.hosting import Place, host
     place = Place(Path(folder), address, page, _path(keys), _path(revoked), **more)
     return host(course(task, algorithm, seed=seed, data=data, stop=stop, rules=rules, label=label), place)

@@ -6,53 +6,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-import numpy as np
-
-from fedloom.algorithms import ServerState
 from fedloom.errors import CheckpointError
-from fedloom.federation.arithmetic import Arithmetic, Contribution
+from fedloom.federation.closing import Done, Job, close, kept
+from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
-from fedloom.federation.disk import digest as digest_of
-from fedloom.federation.journal import Closed, Journal, Member, Opened, Received, Refused
+from fedloom.federation.journal import Journal, Member, Opened, Received, Refused
 from fedloom.federation.log import Log, silent
-from fedloom.federation.rules import Rules
-from fedloom.federation.schema import Schema, Unfit
-from fedloom.federation.wire import MOST, NUMBERS, PROTOCOL
+from fedloom.federation.uploads import PART, Uploads
+from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
 from fedloom.runs.history import from_rows
-from fedloom.runs.stopping import Stop
-from fedloom.trees import flatten
-
-Evaluate = Callable[[ServerState], Mapping[str, float]]
-"""A state → what is measured of its model, by name."""
-
-
-@dataclass(frozen=True)
-class Course:
-    """What a run is: what it computes, by which rules, and when it has done enough.
-
-    Arguments:
-        arithmetic: the server's part of the algorithm.
-        rules: how rounds begin and end.
-        stop: when it has done enough.
-        evaluate: what is measured after every round.
-        about: what participants are told of it, as JSON.
-        identity: what makes it this run and no other.
-        label: what it is called.
-    """
-
-    arithmetic: Arithmetic
-    rules: Rules
-    stop: Stop
-    evaluate: Evaluate
-    about: str
-    identity: Mapping[str, Any]
-    label: str = "a run"
 
 
 @dataclass
@@ -70,28 +37,6 @@ class Presence:
     examples: int
     seen: float
     post: Callable[[Order], None]
-
-
-@dataclass(frozen=True)
-class Done:
-    """What came of a round: the state after it and what is sent next, in files; and its row."""
-
-    state: ServerState
-    closed: Closed
-    counted: tuple[str, ...]
-
-
-Job = Callable[[], Done]
-"""The work of closing a round: long, and without any effect on the coordinator."""
-
-
-@dataclass
-class Counts:
-    """What has happened since the server began: bytes each way, and updates that came too late, by name."""
-
-    up: int = 0
-    down: int = 0
-    late: dict[str, int] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -117,9 +62,9 @@ class Coordinator:
         self.course, self.journal, self.disk, self.clock, self.log = course, journal, disk, clock, log
         self.rules, self.arithmetic = course.rules, course.arithmetic
         self.present: dict[str, Presence] = {}
-        self.pushing: dict[str, str] = {}  # the file that each is pushing: one, or many could fill the disk
+        self.uploads = Uploads(disk, course.arithmetic, course.rules)
         self.all_heard_until = math.inf  # before then nobody can have been silent for too long
-        self.counts = Counts()
+        self.late: dict[str, int] = {}  # updates that came too late since this process began, by name
         self.closing = False
         self.told: set[str] = set()  # who knows that the run is over
         self._resume(run)
@@ -129,8 +74,7 @@ class Coordinator:
         now = self.clock()
         if not self.journal.about():
             state = self.arithmetic.first
-            files = self._keep(state)
-            self.journal.begin(run, self.course.identity, *files, now)
+            self.journal.begin(run, self.course.identity, *kept(self.disk, self.arithmetic, state), now)
         told = self.journal.about()
         there, here = told["identity"], json.dumps(self.course.identity, sort_keys=True)
         if there != here:
@@ -157,32 +101,14 @@ class Coordinator:
             self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
             self.opened = replace(self.opened, began=now)
         self.stopped = self.course.stop.reason(self.history) if len(self.history) else None
-        for name in self.disk.names():
-            if name.endswith(".part"):  # after a crash its end may be anything
-                self.disk.remove(name)
+        self.uploads.clear()  # after a crash their ends may be anything
         self._tidy()
-
-    def _keep(self, state: ServerState) -> tuple[str, str]:
-        """Write a state and what participants are sent of it; the files' names."""
-        arithmetic = self.arithmetic
-        return (
-            self._written(arithmetic.state_schema, flatten(state)),
-            self._written(arithmetic.model_schema, arithmetic.sent(state)),
-        )
-
-    def _written(self, schema: Schema, arrays: Mapping[str, np.ndarray]) -> str:
-        """Write arrays; the file's name."""
-        content = schema.content(arrays)
-        file = digest_of(content)
-        if self.disk.size(file) != len(content):
-            self.disk.write(file, content)
-        return file
 
     def _tidy(self) -> None:
         """Take away files that nobody needs any more."""
-        kept = {self.state_file, self.model_file, *(update.file for update in self.received.values())}
+        needed = {self.state_file, self.model_file, *(update.file for update in self.received.values())}
         for name in self.disk.names():
-            if name not in kept and not name.endswith(".part"):
+            if name not in needed and not name.endswith(PART):
                 self.disk.remove(name)
 
     # Who is there
@@ -279,36 +205,20 @@ class Coordinator:
         """How many bytes of a file this participant has pushed."""
         mine = self.received.get(name)
         whole = mine.size if mine and mine.file == file else None
-        return Place(start=whole or self.disk.size(self._part(name, file)) or 0)
+        return Place(start=whole or self.uploads.size(self._number(name), file))
 
     def take(self, name: str, file: str, start: int, size: int, content: bytes) -> int:
         """Some bytes of a file that a participant pushes; how many there are then. Raises :class:`Unfit` for what no
         update can be.
         """
-        most = self.arithmetic.update_schema.most
-        if size > most or start + len(content) > size:
-            raise Unfit(f"a file of {max(size, start + len(content)):,} bytes; the largest has {most:,}")
+        self.uploads.check(start, size, content)
         wanted = self.opened is not None and name in self.opened.cohort and name not in self.received
         if not wanted or self.closing or self._left_out(name):
             return size  # nobody waits for it: what there is to say of it is said when it is submitted
-        part = self._part(name, file)
-        have = self.disk.size(part) or 0
-        if start > have:
-            return have
-        if self.pushing.get(name) != part:
-            self._drop(name)
-            self.pushing[name] = part
-        self.disk.append(part, start, content)
-        self.counts.up += len(content)
-        return start + len(content)
+        return self.uploads.take(self._number(name), file, start, content)
 
-    def _part(self, name: str, file: str) -> str:
-        return f"{self.members[name].number}-{file}.part"
-
-    def _drop(self, name: str) -> None:
-        """Take away what a participant has pushed and not submitted."""
-        if part := self.pushing.pop(name, None):
-            self.disk.remove(part)
+    def _number(self, name: str) -> int:
+        return self.members[name].number
 
     # Updates
 
@@ -324,9 +234,9 @@ class Coordinator:
             return Verdict(outcome=Verdict.COUNTED)
         current = opened and not self.closing and (update.round, update.attempt) == (opened.round, opened.attempt)
         if opened is None or not current or name not in opened.cohort or have:
-            self.counts.late[name] = self.counts.late.get(name, 0) + 1
+            self.late[name] = self.late.get(name, 0) + 1
             return Verdict(outcome=Verdict.LATE, why="its round does without it")
-        if self.disk.size(self._part(name, update.file)) != update.size:
+        if self.uploads.size(self._number(name), update.file) != update.size:
             return Verdict(outcome=Verdict.MISSING, why="its file is not there whole")
         return None
 
@@ -338,42 +248,11 @@ class Coordinator:
         """What is wrong with an update whose file is there: nothing, or why it is refused. Long, and without any
         effect; raises :class:`FileNotFoundError` where the file is not what its name says.
         """
-        part, rules = self._part(name, update.file), self.rules
-        if self.disk.digest(part) != update.file:
-            raise FileNotFoundError(part)
-        self.disk.sync(part)  # here, where nobody else waits for it
-        if (claim := self._unbelievable(update)) is not None:
-            return claim
-        try:
-            arrays = self.arithmetic.update_schema.arrays(self.disk.read(part))
-        except Unfit as error:
-            return str(error)
-        for field_, array in arrays.items():
-            if array.dtype.kind not in "biu" and not (np.abs(array) <= MOST).all():
-                return f"{field_} holds numbers beyond {MOST:g}"
-        norm = self.arithmetic.norm(arrays)
-        return None if norm <= rules.norm else f"its norm is {norm:g}; at most {rules.norm:g} is believed"
+        return self.uploads.fault(self._number(name), update)
 
-    def _unbelievable(self, update: Update) -> str | None:
-        """What an update says of itself that is not believed."""
-        most = self.rules.examples
-        if not 1 <= update.examples <= most:
-            return f"it claims {update.examples:,} examples; 1 to {most:,} are believed"
-        for need in self.arithmetic.algorithm.readings:
-            if need.name not in update.readings:
-                return f"it does not say its {need.name.replace('_', ' ')}"
-        for what, value in [*update.readings.items(), *update.measures.items()]:
-            if abs(value) > MOST:
-                return f"it claims a {what.replace('_', ' ')} of {value:g}"
-        count, right = update.measures.get("count", 0.0), update.measures.get("accuracy", 0.0)
-        if not 0 <= count <= most or not 0 <= right <= count * (1 + 1e-6):  # as much as rounding may add
-            return f"it claims to be right on {right:g} of {count:g} examples"
-        return None
-
-    def garbled(self, name: str, update: Update) -> Verdict:
+    def garbled(self, name: str) -> Verdict:
         """An update's file is not what its name says: it must come again."""
-        self.disk.remove(self._part(name, update.file))
-        self.pushing.pop(name, None)
+        self.uploads.drop(self._number(name))
         return Verdict(outcome=Verdict.MISSING, why="its file is not what its name says")
 
     def decide(self, name: str, update: Update, fault: str | None) -> Verdict:
@@ -383,8 +262,7 @@ class Coordinator:
         assert self.opened is not None
         if fault is not None:
             return self._refuse(name, fault)
-        self.disk.rename(self._part(name, update.file), update.file)
-        self.pushing.pop(name, None)
+        self.uploads.accept(self._number(name), update.file)
         found = Received(name, update.file, update.size, update.examples, dict(update.readings), dict(update.measures))
         self.journal.receive(self.opened, found, self.clock())
         self.received[name] = found
@@ -395,7 +273,7 @@ class Coordinator:
     def _refuse(self, name: str, why: str) -> Verdict:
         """An update is refused; after too many, so is its sender."""
         assert self.opened is not None
-        self._drop(name)
+        self.uploads.drop(self._number(name))
         self.journal.refuse(Refused(self.clock(), self.opened.round, name, why))
         self.members[name] = member = replace(self.members[name], offences=self.members[name].offences + 1)
         self.expected.discard(name)
@@ -427,7 +305,7 @@ class Coordinator:
             if now < self.not_before:
                 return None
             self.closing = True
-            return self._closing(self.opened, dict(self.received))
+            return self._closing(self.opened, list(self.received.values()), now)
         if waited or up:
             self._void(now)
         return None
@@ -453,10 +331,11 @@ class Coordinator:
     def _needed(self) -> int:
         """How many updates a round wants: m, or everybody who was asked, if that is fewer."""
         assert self.opened is not None
-        return min(self._m(), len(self.opened.cohort)) if self.opened.cohort else self._m()
+        return min(self.m, len(self.opened.cohort)) if self.opened.cohort else self.m
 
-    def _m(self) -> int:
-        """m, of those that are not in quarantine."""
+    @property
+    def m(self) -> int:
+        """How many updates a round is to have, of those that are not in quarantine."""
         return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined))
 
     def _back_by(self) -> list[float]:
@@ -467,7 +346,7 @@ class Coordinator:
     def _open(self, now: float) -> None:
         """Begin a round, if there is somebody to ask."""
         ready = {name for name, there in self.present.items() if there.ready}
-        m = self._m()
+        m = self.m
         if now < self.not_before or len(self.members) < self.rules.begin or len(ready) < self.rules.enough(m):
             return
         if len(ready) < self.rules.asked(m) and any(now < moment for moment in self._back_by()):
@@ -482,51 +361,14 @@ class Coordinator:
         for name in cohort:
             self._ask(name)
 
-    def _closing(self, opened: Opened, received: dict[str, Received]) -> Job:
+    def _closing(self, opened: Opened, received: list[Received], now: float) -> Job:
         """The work of closing a round with these updates."""
-        place = {name: i for i, name in enumerate(opened.cohort)}
-        found = sorted(received.values(), key=lambda update: place[update.name])
-        given = [Contribution(self.members[u.name].number, u.examples, u.readings) for u in found]
-        order = self.arithmetic.ordered(given)
-        chosen = [found[i] for i in order]
-        now, everyone, state = self.clock(), len(self.members), self.state
-        row = self._row(now, opened, chosen)
-        return partial(self._close, opened, chosen, [given[i] for i in order], state, everyone, row)
-
-    def _close(
-        self,
-        opened: Opened,
-        chosen: list[Received],
-        given: list[Contribution],
-        state: ServerState,
-        everyone: int,
-        row: dict[str, float],
-    ) -> Done:
-        arithmetic = self.arithmetic
-        updates = (arithmetic.update_schema.arrays(self.disk.read(update.file)) for update in chosen)
-        ahead, norm = arithmetic.step(state, given, updates, everyone)
-        arithmetic.state_schema.check(flatten(ahead))
-        row |= {"update_norm": norm, **self.course.evaluate(ahead), **pooled(chosen)}
-        if self.course.stop.target is not None or self.course.stop.patience is not None:
-            row.setdefault(self.course.stop.monitor, math.nan)  # where nobody has measured it
-        files = self._keep(ahead)
-        return Done(ahead, Closed(opened.round, *files, row), tuple(update.name for update in chosen))
-
-    def _row(self, now: float, opened: Opened, chosen: list[Received]) -> dict[str, float]:
-        """What is known of a round before its model is there."""
+        numbers = {update.name: self._number(update.name) for update in received}
+        seconds = self.before + now - self.since
         before = self.history.rows[-1] if len(self.history) else {}
-        local, size = self.arithmetic.algorithm.local, self.disk.size(self.model_file) or 0
-        n = np.array([update.examples for update in chosen], np.int32)
-        return {
-            "round": opened.round + 1,
-            "seconds": self.before + now - self.since,
-            "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.steps(n, local.rows(n))))),
-            "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
-            "bytes_down": before.get("bytes_down", 0) + size * len(opened.cohort),
-            "replies": len(chosen),
-            "asked": len(opened.cohort),
-            "attempt": opened.attempt,
-        }
+        sent = (self.disk.size(self.model_file) or 0) * len(opened.cohort)
+        given = opened, received, numbers, len(self.members), seconds, sent, before
+        return partial(close, self.course, self.disk, self.state, *given)
 
     def finish(self, done: Done) -> None:
         """A round is closed: its model stands, and the next begins."""
@@ -542,8 +384,7 @@ class Coordinator:
         self.closing, self.not_before = False, now
         self.stopped = self.course.stop.reason(self.history)
         self.log("closed", **done.closed.row)
-        for name in list(self.pushing):
-            self._drop(name)  # of a round that is over
+        self.uploads.clear()  # of a round that is over
         if self.stopped:
             self.log("over", why=self.stopped)
             for name, there in self.present.items():
@@ -580,57 +421,6 @@ class Coordinator:
         else:
             moments += self._back_by()
         return max(0.01, min((moment - now for moment in moments if now < moment < math.inf), default=3600.0) + 0.001)
-
-    def status(self) -> dict[str, Any]:
-        """How things stand, for people and pages."""
-        now, last = self.clock(), self.history.rows[-1] if len(self.history) else {}
-        state = "finished" if self.stopped else "training" if self.opened else "waiting"
-        m = self._m()
-        return {
-            "run": self.run, "label": self.course.label, "state": state, "why": self.stopped or "",
-            "round": self.round, "attempt": self.opened.attempt if self.opened else 0,
-            "rounds": self.course.stop.rounds, "goal": m, "quorum": self.rules.enough(m),
-            "started": self.began, "now": now,
-            "participants": [self._seen(member) for member in self.members.values()],
-            "history": [dict(row) for row in self.history.rows],
-            "refused": [{"time": r.time, "round": r.round, "name": r.name, "reason": r.why}
-                        for r in self.journal.refusals()],
-            "aborted": self.journal.voided(),
-            "bytes_up": last.get("bytes_up", 0), "bytes_down": last.get("bytes_down", 0),
-        }  # fmt: skip
-
-    def _seen(self, member: Member) -> dict[str, Any]:
-        there, name = self.present.get(member.name), member.name
-        if member.offences >= self.rules.offences:
-            state = "quarantined"
-        elif there is None:
-            state = "gone"
-        elif name in self.received:
-            state = "replied"
-        else:
-            state = "working" if name in self.expected else "idle"
-        return {
-            "name": name, "number": member.number, "state": state, "examples": there.examples if there else 0,
-            "counted": member.rounds, "late": self.counts.late.get(name, 0), "refused": member.offences,
-            "seen": there.seen if there else 0.0,
-        }  # fmt: skip
-
-
-def pooled(updates: list[Received]) -> dict[str, float]:
-    """The means of what participants measured on their own examples, of the model that they were sent.
-
-    Each is that of the participants that told it, so that nobody can hide what others measured.
-
-    >>> told = [Received("a", "", 0, 1, {}, {"accuracy": 1.0, "count": 2.0}), Received("b", "", 0, 1, {}, {"count": 5})]
-    >>> pooled(told)
-    {'clients_accuracy': 0.5}
-    """
-    counted = [update.measures for update in updates if update.measures.get("count", 0) > 0]
-    found = {}
-    for name in sorted({name for measures in counted for name in measures} - {"count"})[:NUMBERS]:
-        those = [measures for measures in counted if name in measures]
-        found[f"clients_{name}"] = sum(one[name] for one in those) / sum(one["count"] for one in those)
-    return found
 
 
 def _refusal(why: str, again: float = 0.0) -> Order:

@@ -19,7 +19,8 @@ from typing import Any
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
 from fedloom.errors import CheckpointError, IdentityError, require
-from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.coordinator import Coordinator
+from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
 from fedloom.federation.door import Door, is_loopback, opened
 from fedloom.federation.identity import CA, CERT, KEY, Keys, Revoked, expiry_of, identity_of
@@ -28,6 +29,7 @@ from fedloom.federation.log import Log, lines, several, silent, sparing
 from fedloom.federation.page import Page, start_page
 from fedloom.federation.points import from_environment
 from fedloom.federation.service import Service
+from fedloom.federation.status import status
 from fedloom.runs.result import HISTORY, MODEL, Run
 
 JOURNAL, FILES, LOG, LOCK = "journal.sqlite", "files", "log.jsonl", "lock"
@@ -130,7 +132,7 @@ async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None)
         require(
             is_loopback(place.page), "page", "this machine's own address (127.0.0.1) without certificates", place.page
         )
-        return await start_page(coordinator.status, place.page, tls=None, admit=lambda der: True)  # noqa: ARG005
+        return await start_page(partial(status, coordinator), place.page, tls=None, admit=lambda der: True)  # noqa: ARG005
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(place.keys / CERT, place.keys / KEY)
@@ -147,7 +149,7 @@ async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None)
         except IdentityError:
             return False
 
-    return await start_page(coordinator.status, place.page, tls=context, admit=admit)
+    return await start_page(partial(status, coordinator), place.page, tls=context, admit=admit)
 
 
 def kept(coordinator: Coordinator, folder: Path) -> Run:

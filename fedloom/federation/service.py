@@ -88,7 +88,6 @@ class Service:
                 content = self.coordinator.disk.read(want.file, start, CHUNK)
             except FileNotFoundError:
                 raise Gone("this file is no longer there: wait for the next order") from None
-            self.coordinator.counts.down += len(content)
             yield Chunk(content=content)
             start += len(content)
 
@@ -126,7 +125,7 @@ class Service:
                     fault = await self.compute(lambda: self.coordinator.fault(name, update))
                     verdict = self.coordinator.decide(name, update, fault)
                 except FileNotFoundError:
-                    verdict = self.coordinator.garbled(name, update)
+                    verdict = self.coordinator.garbled(name)
         self.changed.set()
         return verdict
 

@@ -170,10 +170,3 @@ def _read(task: Task, plan: Any, needs: Any, views: Any, worked: Worked, cohort:
 @partial(jax.jit, static_argnames=("task", "plan"))
 def _seen(task: Task, plan: Any, view: Any, worked: Worked, cohort: Array) -> dict[str, Array]:
     return measured(task, plan, view, worked, cohort, "before")
-
-
-def about(mine: Arithmetic, more: Mapping[str, Any]) -> str:
-    """What participants are told of a run."""
-    shapes = {name: [list(shape), kind] for name, shape, kind in mine.model_schema.fields}
-    told = {"seed": mine.seed, "task": mine.task.name, "algorithm": mine.algorithm.describe(), "model": shapes, **more}
-    return json.dumps(told, sort_keys=True)

@@ -11,12 +11,14 @@ from weather import TINY, Memory, tiny
 import fedloom as fl
 from fedloom.errors import CheckpointError
 from fedloom.federation.arithmetic import Arithmetic, arithmetic
-from fedloom.federation.coordinator import Coordinator, Course
+from fedloom.federation.coordinator import Coordinator
+from fedloom.federation.course import Course
 from fedloom.federation.disk import digest
 from fedloom.federation.journal import Journal
 from fedloom.federation.points import nothing
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Unfit
+from fedloom.federation.status import status
 from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Update, Verdict
 from fedloom.runs.stopping import Stop
@@ -296,7 +298,7 @@ def test_a_file_that_is_not_what_its_name_says_must_come_again() -> None:
     desk.c.take("a", update.file, 0, update.size, bytes(update.size))
     with pytest.raises(FileNotFoundError):
         desk.c.fault("a", update)
-    assert desk.c.garbled("a", update).outcome == Verdict.MISSING
+    assert desk.c.garbled("a").outcome == Verdict.MISSING
     assert desk.c.members["a"].offences == 0 and desk.c.held("a", update.file).start == 0
 
 
@@ -399,11 +401,11 @@ def test_status_says_who_does_what() -> None:
     desk.come("a", "b")
     desk.tick()
     desk.send("a")
-    said = desk.c.status()
+    said = status(desk.c)
     assert (said["state"], said["round"], said["goal"], said["quorum"]) == ("training", 0, 2, 2)
     assert {one["name"]: one["state"] for one in said["participants"]} == {"a": "replied", "b": "working"}
     desk.go("b")
-    assert {one["name"]: one["state"] for one in desk.c.status()["participants"]}["b"] == "gone"
+    assert {one["name"]: one["state"] for one in status(desk.c)["participants"]}["b"] == "gone"
 
 
 def test_the_learned_model_is_measured_where_participants_are() -> None:

@@ -13,7 +13,7 @@ from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, CheckpointError
 from fedloom.federation import identity
-from fedloom.federation.courses import course
+from fedloom.federation.course import course
 from fedloom.federation.hosting import Place, alone, hosted, standing
 from fedloom.federation.joining import Joined, Way, joined
 from fedloom.federation.participant import Rejected

@@ -12,7 +12,8 @@ from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DivergedError
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
-from fedloom.federation.trainer import LocalTrainer, about
+from fedloom.federation.course import about
+from fedloom.federation.trainer import LocalTrainer
 from fedloom.federation.wire_pb2 import Welcome
 from fedloom.tasks import Task
 from fedloom.trees import flatten, member

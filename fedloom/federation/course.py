@@ -1,8 +1,10 @@
-"""Courses: what a run is, from what its owner says of it."""
+"""Course: what a run is, from what its owner says of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,12 +18,36 @@ from fedloom.engines.station import NativeStation, weights_of
 from fedloom.engines.store import store
 from fedloom.errors import require
 from fedloom.federation.arithmetic import Arithmetic, arithmetic
-from fedloom.federation.coordinator import Course, Evaluate
 from fedloom.federation.rules import Rules
-from fedloom.federation.trainer import about
 from fedloom.runs.stopping import Stop
 from fedloom.tasks.task import Task
 from fedloom.trees import flatten
+
+Evaluate = Callable[[ServerState], Mapping[str, float]]
+"""A state → what is measured of its model, by name."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a run is: what it computes, by which rules, and when it has done enough.
+
+    Arguments:
+        arithmetic: the server's part of the algorithm.
+        rules: how rounds begin and end.
+        stop: when it has done enough.
+        evaluate: what is measured after every round.
+        about: what participants are told of it, as JSON.
+        identity: what makes it this run and no other.
+        label: what it is called.
+    """
+
+    arithmetic: Arithmetic
+    rules: Rules
+    stop: Stop
+    evaluate: Evaluate
+    about: str
+    identity: Mapping[str, Any]
+    label: str = "a run"
 
 
 def course(
@@ -52,6 +78,13 @@ def course(
     identity = {"task": task.name, "seed": seed, **mine.algorithm.describe()}
     evaluate = evaluation(mine, data) if judged and data is not None else lambda state: {}  # noqa: ARG005
     return Course(mine, rules or Rules(), stop, evaluate, told, identity, label or f"{task.name}, {seed}")
+
+
+def about(mine: Arithmetic, more: Mapping[str, Any]) -> str:
+    """What participants are told of a run."""
+    shapes = {name: [list(shape), kind] for name, shape, kind in mine.model_schema.fields}
+    told = {"seed": mine.seed, "task": mine.task.name, "algorithm": mine.algorithm.describe(), "model": shapes, **more}
+    return json.dumps(told, sort_keys=True)
 
 
 def evaluation(mine: Arithmetic, data: FederatedData) -> Evaluate:

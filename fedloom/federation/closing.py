@@ -1,0 +1,120 @@
+"""Closing: the work at the end of a round: long, and with no effect but files that nobody knows of yet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedloom.algorithms import ServerState
+from fedloom.federation.arithmetic import Arithmetic, Contribution
+from fedloom.federation.course import Course
+from fedloom.federation.disk import Disk, digest
+from fedloom.federation.journal import Closed, Opened, Received
+from fedloom.federation.schema import Schema
+from fedloom.federation.wire import NUMBERS
+from fedloom.trees import flatten
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a round: the state after it and what is sent next, in files; and its row."""
+
+    state: ServerState
+    closed: Closed
+    counted: tuple[str, ...]
+
+
+Job = Callable[[], Done]
+"""What closes a round."""
+
+
+def close(
+    course: Course,
+    disk: Disk,
+    state: ServerState,
+    opened: Opened,
+    received: Sequence[Received],
+    numbers: Mapping[str, int],
+    everyone: int,
+    seconds: float,
+    sent: int,
+    before: Mapping[str, float],
+) -> Done:
+    """What comes of a round.
+
+    Arguments:
+        state: before it.
+        received: the updates that count.
+        numbers: of their participants, by name.
+        everyone: K, how many participants there are.
+        seconds: that the run has taken.
+        sent: the bytes that the round's models took.
+        before: the row of the round before it.
+    """
+    arithmetic, stop = course.arithmetic, course.stop
+    place = {name: i for i, name in enumerate(opened.cohort)}
+    found = sorted(received, key=lambda update: place[update.name])
+    given = [Contribution(numbers[u.name], u.examples, u.readings) for u in found]
+    order = arithmetic.ordered(given)
+    chosen = [found[i] for i in order]
+    updates = (arithmetic.update_schema.arrays(disk.read(update.file)) for update in chosen)
+    ahead, norm = arithmetic.step(state, [given[i] for i in order], updates, everyone)
+    arithmetic.state_schema.check(flatten(ahead))
+    row = costs(arithmetic, opened, chosen, sent, before) | {"seconds": seconds, "update_norm": norm}
+    row |= {**course.evaluate(ahead), **pooled(chosen)}
+    if stop.target is not None or stop.patience is not None:
+        row.setdefault(stop.monitor, math.nan)  # where nobody has measured it
+    return Done(ahead, Closed(opened.round, *kept(disk, arithmetic, ahead), row), tuple(u.name for u in chosen))
+
+
+def costs(
+    arithmetic: Arithmetic, opened: Opened, chosen: Sequence[Received], sent: int, before: Mapping[str, float]
+) -> dict[str, float]:
+    """What a run has cost after a round."""
+    local, n = arithmetic.algorithm.local, np.array([update.examples for update in chosen], np.int32)
+    return {
+        "round": opened.round + 1,
+        "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.steps(n, local.rows(n))))),
+        "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
+        "bytes_down": before.get("bytes_down", 0) + sent,
+        "replies": len(chosen),
+        "asked": len(opened.cohort),
+        "attempt": opened.attempt,
+    }
+
+
+def kept(disk: Disk, arithmetic: Arithmetic, state: ServerState) -> tuple[str, str]:
+    """Write a state and what participants are sent of it; the files' names."""
+    return (
+        written(disk, arithmetic.state_schema, flatten(state)),
+        written(disk, arithmetic.model_schema, arithmetic.sent(state)),
+    )
+
+
+def written(disk: Disk, schema: Schema, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays; the file's name."""
+    content = schema.content(arrays)
+    file = digest(content)
+    if disk.size(file) != len(content):
+        disk.write(file, content)
+    return file
+
+
+def pooled(updates: list[Received]) -> dict[str, float]:
+    """The means of what participants measured on their own examples, of the model that they were sent.
+
+    Each is that of the participants that told it, so that nobody can hide what others measured.
+
+    >>> told = [Received("a", "", 0, 1, {}, {"accuracy": 1.0, "count": 2.0}), Received("b", "", 0, 1, {}, {"count": 5})]
+    >>> pooled(told)
+    {'clients_accuracy': 0.5}
+    """
+    counted = [update.measures for update in updates if update.measures.get("count", 0) > 0]
+    found = {}
+    for name in sorted({name for measures in counted for name in measures} - {"count"})[:NUMBERS]:
+        those = [measures for measures in counted if name in measures]
+        found[f"clients_{name}"] = sum(one[name] for one in those) / sum(one["count"] for one in those)
+    return found
