@@ -5,6 +5,7 @@ the server's memory, and of the model.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hashlib
 import json
 import socket
@@ -64,6 +65,8 @@ class Federation:
         self.others = identity.init(folder / "others", "another")
         identity.issue(self.others, "a")
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.last = 0.0
+        atexit.register(self.stop)
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """One of its processes."""
@@ -92,8 +95,16 @@ class Federation:
         lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
         return [line for line in lines if event in (None, line["event"])]
 
+    def stop(self) -> None:
+        """Leave no process behind."""
+        for process in self.processes:
+            process.kill()
+
     def end(self) -> tuple[str, list[int]]:
         """The digest of the final model, when everybody has come to the end; and how all processes ended."""
+        while self.server.poll() is None:
+            self.last = self.rss() or self.last
+            time.sleep(0.2)
         for process in self.processes:
             process.wait(900)
         model = (self.folder / "served" / "model.safetensors").read_bytes()
@@ -376,17 +387,16 @@ async def slow_push(f: Federation) -> str:
         content = save(zeros)
         call, began = one.stream("Push"), time.monotonic()
         await call.write(Chunk(file=digest(content), size=len(content), content=content[:1]).SerializeToString())
-        at = 1
-        while not call.done() and time.monotonic() < began + 120:
-            await asyncio.sleep(1)
-            try:
-                await attending.write(Beat(protocol=PROTOCOL, ready=False).SerializeToString())
+        answer, at = asyncio.create_task(call.read()), 1
+        while not answer.done() and time.monotonic() < began + 120:
+            await attending.write(Beat(protocol=PROTOCOL, ready=False).SerializeToString())
+            with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
                 await call.write(Chunk(content=content[at : at + 1]).SerializeToString())
-            except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
-                break
             at += 1
-        told = (await call.code()).name
-        return f"ended after {time.monotonic() - began:.0f} s and {at} bytes: {told}"
+            await asyncio.wait([answer], timeout=1)
+        told = "nobody waits for it" if answer.done() and isinstance(answer.result(), bytes) else "something else"
+        call.cancel()
+        return f"answered after {time.monotonic() - began:.0f} s and {at} bytes: {told}"
 
 
 async def newcomer(f: Federation) -> str:
@@ -566,12 +576,14 @@ def main(
     undisturbed: Annotated[str, typer.Option(help="the digest of the undisturbed model, if it is known")] = "",
 ) -> None:
     """Train undisturbed, then under attack, and compare."""
+    quiet = 0.0
     with tempfile.TemporaryDirectory() as temporary:
         if not undisturbed:
             (Path(temporary) / "alone").mkdir()
             alone = Federation(Path(temporary) / "alone", rounds)
             alone.begin()
             undisturbed, ends = alone.end()
+            quiet = alone.last
             assert not any(ends), ends
             print("undisturbed", undisturbed, flush=True)
         (Path(temporary) / "among").mkdir()
@@ -593,7 +605,8 @@ def main(
         "model": model, "model_undisturbed": undisturbed, "identical_models": model == undisturbed,
         "rounds_by_updates": dict(replies), "honest_lost": len(lost), "exits": ends,
         "tracebacks": errors, "events": dict(events), "log_bytes": size,
-        "mb_at_the_start": start, "mb_at_the_end": end, "mb_peak": max(one["mb_peak"] for one in found.values()),
+        "mb_at_the_end_undisturbed": quiet, "mb_at_the_start": start, "mb_at_the_end": end,
+        "mb_peak": max(one["mb_peak"] for one in found.values()),
     }  # fmt: skip
     print(json.dumps(result, indent=1))
     keep("hostile", **result, attacks=found)
