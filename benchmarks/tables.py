@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import data_tables
+import federation_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
-WEIGHTING, TOPOLOGIES, MPI, MODELS = (
-    ROOT / "docs" / f"{name}.md" for name in ("weighting", "topologies", "mpi", "models")
+WEIGHTING, TOPOLOGIES, MPI, MODELS, FEDERATION = (
+    ROOT / "docs" / f"{name}.md" for name in ("weighting", "topologies", "mpi", "models", "federation")
 )
 NAMES = {
     "fedloom": "fedloom",
@@ -306,6 +307,8 @@ def main() -> None:
     put(MPI, "mpi", mpi())
     for name, drawn in {"models": models, "mesh": mesh, "ray": ray, "leak": leak}.items():
         put(MODELS, name, drawn())
+    for name in federation_tables.DRAWN:
+        put(FEDERATION, name, federation_tables.drawn(name, read))
     put(README, "speed", speed())
     data_tables.draw()
     print(f"wrote {PAGE.relative_to(ROOT)}, the tables of other pages in docs/ and the table of {README.name}")

@@ -18,11 +18,12 @@ from fedloom.combine.replies import Replies
 from fedloom.engines.lanes import Total, _add
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Round
-from fedloom.engines.schedule import INIT, cohorts, stream
+from fedloom.engines.schedule import COHORT, INIT, stream
 from fedloom.engines.store import View
 from fedloom.errors import require
 from fedloom.federation.schema import Schema
 from fedloom.local import Sent
+from fedloom.shuffle import shuffle, words
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import flatten, member, names, stack, unflatten
 
@@ -108,9 +109,10 @@ class Arithmetic:
 
     def preference(self, round: int, participants: int) -> list[int]:
         """All participants' numbers in the order in which a round would have them: the simulation's cohort first."""
-        seeds, rounds = np.array([self.seed], np.uint32), np.array([round], np.int32)
-        order: list[int] = np.asarray(cohorts(seeds, rounds, np.int32(participants), m=participants))[0, 0].tolist()
-        return order
+        room = 1 << (participants - 1).bit_length()  # few different lengths are compiled, however many come
+        order = _shuffled(room, np.uint32(self.seed), np.int32(round), np.int32(participants))
+        numbers: list[int] = np.asarray(order)[:participants].tolist()
+        return numbers
 
     def ordered(self, given: Sequence[Contribution]) -> list[int]:
         """The places of contributions in the order in which the simulation adds them up: the longest work first."""
@@ -140,7 +142,7 @@ class Arithmetic:
         one = jax.tree.map(lambda a: a[None], state)
         total = (self._kept if self.algorithm.stacked else self._added)(one, given, updates)
         mean, norm = _mean(total)
-        ahead: ServerState = member(_apply(self._stacked, one, mean, total.aside, everyone), 0)
+        ahead: ServerState = member(_apply(self._stacked, one, mean, total.aside, np.float32(everyone)), 0)
         return ahead, float(norm[0])
 
     @cached_property
@@ -226,8 +228,15 @@ def _mean(total: Total) -> tuple[Variables, Array]:
     return mean, jax.vmap(optax.tree.norm)(mean.params)
 
 
-@partial(jax.jit, static_argnames="everyone")
-def _apply(algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: int) -> ServerState:
+@partial(jax.jit, static_argnames="room")
+def _shuffled(room: int, seed: Array, round: Array, participants: Array) -> Array:
+    """The same as :func:`fedloom.engines.schedule.cohorts`, for all participants, in their places."""
+    places = jnp.minimum(jnp.arange(room, dtype=jnp.int32), participants - 1)
+    return shuffle(places, participants, words(stream(seed, COHORT, round)))
+
+
+@jax.jit
+def _apply(algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: Array) -> ServerState:
     after = lambda a, s, u, told: a.apply(s, u, told, everyone)  # noqa: E731
     done: ServerState = jax.vmap(after)(algorithm, state, mean, aside)
     return done
