@@ -44,8 +44,8 @@ def crashes(result: Record) -> list[str]:
                      str(one["begun_at_most"]), str(redone)])  # fmt: skip
     heads = ["killed", "times", "same model after every round", "a round begun at most", "local work redone"]
     warm, cold = result["seconds_from_restart"]["goes_on"], result["seconds_from_cold_restart"]["goes_on"]
-    said = (f"A round goes on {warm['median']:.1f} s after a restart (the median; at most {warm['largest']:.1f}); where "
-            f"Python starts anew as well, after {cold['median']:.1f} s (at most {cold['largest']:.1f}).")  # fmt: skip
+    said = (f"A round goes on {warm['median']:.1f} s after a restart (the median; at most {warm['largest']:.1f}); "
+            f"where Python starts anew as well, after {cold['median']:.1f} s (at most {cold['largest']:.1f}).")  # fmt: skip
     return [*table(heads, rows), "", said, "", recorded(result)]
 
 
@@ -82,8 +82,8 @@ def hostile(result: Record) -> list[str]:
 def outcome(said: Any) -> str:
     """What became of an attack, in few words."""
     if isinstance(said, dict):
-        return "; ".join(f"{name}: {outcome(one)}" for name, one in said.items())
-    return str(said).partition(": failed to connect")[0].replace("|", "/")[:160]
+        return "; ".join(f"{name}: {str(one).partition(':')[0]}" for name, one in said.items())
+    return str(said).partition(": failed to connect")[0].translate({ord(sign): None for sign in "{}'|"})
 
 
 def fuzz(result: Record) -> list[str]:
@@ -92,8 +92,8 @@ def fuzz(result: Record) -> list[str]:
     inputs = sum(n for part in ("guided", "blind") for name, n in found[part].items() if name != "exit")
     calls = found["coordinator"]
     said = (f"{result['seconds'] / 60:.0f} minutes of fuzzing: {inputs:,} messages and files, guided by coverage or "
-            f"not, and {calls['runs']:,} runs of 300 calls in any order, with {calls['restart']:,} restarts: nothing but "
-            "documented refusals.")  # fmt: skip
+            f"not, and {calls['runs']:,} runs of 300 calls in any order, with {calls['restart']:,} restarts: nothing "
+            "but documented refusals.")  # fmt: skip
     return [said, "", recorded(result)]
 
 
