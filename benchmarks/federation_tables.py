@@ -45,7 +45,8 @@ def crashes(result: Record) -> list[str]:
     heads = ["killed", "times", "same model after every round", "a round begun at most", "local work redone"]
     warm, cold = result["seconds_from_restart"]["goes_on"], result["seconds_from_cold_restart"]["goes_on"]
     said = (f"A round goes on {warm['median']:.1f} s after a restart (the median; at most {warm['largest']:.1f}); "
-            f"where Python starts anew as well, after {cold['median']:.1f} s (at most {cold['largest']:.1f}).")  # fmt: skip
+            f"where Python starts anew as well, after {cold['median']:.1f} s "
+            f"(at most {cold['largest']:.1f}).")  # fmt: skip
     return [*table(heads, rows), "", said, "", recorded(result)]
 
 
