@@ -1,6 +1,6 @@
 """A small causal transformer in Flax that learns the next character from Shakespeare's roles, each a client.
 
-usage: python examples/flax_transformer.py [ROUNDS]
+usage: python examples/flax_transformer.py [ROUNDS [LINES]], of roles that have at least so many lines
 """
 
 import sys
@@ -29,9 +29,9 @@ class Transformer(nn.Module):
         return nn.Dense(self.characters)(nn.LayerNorm()(h))
 
 
-rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+rounds, lines = (int(n) for n in (sys.argv[1:] + ["10", "300"][len(sys.argv) - 1 :]))
 engine = fl.engines.compiled()  # before anything computes, so that JAX shows every core
-plays = fl.data.shakespeare(longest=40, least_lines=300)  # roles with much to say; lines in pieces of 40 characters
+plays = fl.data.shakespeare(longest=40, least_lines=lines)  # roles with much to say; lines in pieces of 40 characters
 data = plays.partition(fl.partition.natural())
 task = fl.tasks.from_flax(Transformer(plays.classes), "next_token", inputs=(40,))
 algorithm = fl.fedavg(fraction=0.05, epochs=1, batch_size=32, lr=0.5)

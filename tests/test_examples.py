@@ -52,7 +52,7 @@ def few_colours(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "needs", "left"),
     [
-        ("flax_transformer", ["1"], ["flax"], []),
+        ("flax_transformer", ["1", "1000"], ["flax"], []),
         ("sklearn_csv", ["1"], ["sklearn"], ["people.csv"]),
         ("search", ["1", "1"], ["optuna"], []),
         ("keras_cnn", ["1", "2000"], ["keras"], ["mnist.keras"]),
