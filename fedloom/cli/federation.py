@@ -378,5 +378,5 @@ SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {
     (False, "verdict"): lambda f: (
         f"round {f['round'] + 1}: {f['outcome'].lower()}{': ' + f['why'] if f['why'] else ''}"
     ),
-    (False, "lost"): lambda f: f"no server ({f['why']}); again in {f['again']:g} s",
+    (False, "lost"): lambda f: f"no server ({f['why']}); again in {f['again']:.1f} s",
 }

@@ -391,6 +391,11 @@ class Coordinator:
                 there.post(self._over(self.members[name]))
         self._tidy()
 
+    def dismiss(self) -> None:
+        """The server is going away in good order: whoever is there may come back later."""
+        for there in self.present.values():
+            there.post(_refusal("the server is going away: come back later", again=2.0))
+
     def forgive(self, seconds: float) -> None:
         """After a time in which nothing could be heard here: nobody was silent."""
         for there in self.present.values():

@@ -34,7 +34,7 @@ from fedloom.runs.result import HISTORY, MODEL, Run
 
 JOURNAL, FILES, LOG, LOCK = "journal.sqlite", "files", "log.jsonl", "lock"
 LINGER = 60.0  # seconds that a server stays after the end, for participants to fetch the final model
-ALIVE = 30.0  # seconds that calls under way may take when a server leaves
+GRACE = 0.3  # seconds for participants to hear that a server leaves
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,21 @@ async def _attended(service: Service, place: Place, log: Log, asked: asyncio.Eve
             await _linger(service.coordinator, asked)
         else:
             log("asked to stop", round=service.coordinator.round)
-        for task in (running, ending):
-            task.cancel()
-        await asyncio.gather(running, ending, return_exceptions=True)
+            await _ended(running)  # before participants leave, or their round would be given up
+            service.coordinator.dismiss()
+            await asyncio.sleep(GRACE)
+        await _ended(running, ending)
     finally:
         if page is not None:
             await page.close()
         await server.stop(0.5)
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    """End tasks, whatever they were doing."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _linger(coordinator: Coordinator, asked: asyncio.Event) -> None:

@@ -378,6 +378,14 @@ def test_a_folder_of_another_run_is_not_gone_on_with() -> None:
         desk.begin()
 
 
+def test_a_server_that_leaves_says_so() -> None:
+    desk = Desk()
+    desk.come("a", "b")
+    desk.c.dismiss()
+    for name in ("a", "b"):
+        assert "going away" in desk.posted[name][-1].refusal.why and desk.posted[name][-1].refusal.again > 0
+
+
 def test_updates_of_another_run_are_refused() -> None:
     desk = Desk()
     desk.come("a", "b")
