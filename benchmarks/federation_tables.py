@@ -21,8 +21,17 @@ def table(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 def recorded(result: Record) -> str:
     """When, on what, and by which command."""
-    load = f", beside other work (load {result['load']:.0f})" if isinstance(result.get("load"), float) else ""
+    load = f", load average {result['load']:.0f}" if isinstance(result.get("load"), float) else ""
     return f"Recorded {result['date'][:10]} on {result['device']}{load}: `{result['command']}`."
+
+
+def bits(result: Record) -> list[str]:
+    """Three processes beside the simulation."""
+    many = sum(result["differ"].values())
+    same = "every number the same, bit for bit, as" if not many else f"**{many:,} numbers differ** from"
+    said = (f"Three processes and a server train MNIST to {result['target']:.0%} in {result['rounds']} rounds and "
+            f"{result['seconds']:.0f} s, starting included: {same} in the simulation, client after client.")  # fmt: skip
+    return [said, "", recorded(result)]
 
 
 def weather(result: Record) -> list[str]:
@@ -36,11 +45,15 @@ def weather(result: Record) -> list[str]:
 
 def crashes(result: Record) -> list[str]:
     """Kills of servers and participants, and how long it took to go on."""
-    rows = []
-    for name, called in (("points", "at every named moment"), ("random", "at random moments")):
+    rows, named = [], len(result["points"]["kills"])
+    kinds = (
+        ("points", "at every named moment", named),
+        ("random", "at random moments", result["kills_of_the_server"] - named),
+    )
+    for name, called, times in kinds:
         one = result[name]
         redone = sum(one["local_work_redone"].values())
-        rows.append([f"server, {called}", f"{len(one['kills'])}", "yes" if one["same"] else "**no**",
+        rows.append([f"server, {called}", f"{times}", "yes" if one["same"] else "**no**",
                      str(one["begun_at_most"]), str(redone)])  # fmt: skip
     heads = ["killed", "times", "same model after every round", "a round begun at most", "local work redone"]
     warm, cold = result["seconds_from_restart"]["goes_on"], result["seconds_from_cold_restart"]["goes_on"]
@@ -133,6 +146,7 @@ def times(found: Record) -> str:
 
 
 DRAWN: dict[str, tuple[Callable[[Record], list[str]], ...]] = {
+    "bits": (bits,),
     "weather": (weather,),
     "crashes": (crashes, dropouts, full_disk),
     "hostile": (hostile, fuzz),

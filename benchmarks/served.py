@@ -38,7 +38,7 @@ class Forked:
 
     def __init__(self, arguments: Sequence[str], told: Mapping[str, str], log: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        needed = ("cli.federation", "federation.courses", "federation.hosting", "federation.joining", "runs.plot")
+        needed = ("cli.federation", "federation.course", "federation.hosting", "federation.joining", "runs.plot")
         context.set_forkserver_preload([f"fedloom.{name}" for name in needed])
         self.process = context.Process(target=command, args=(arguments, told, log), daemon=True)
         self.process.start()

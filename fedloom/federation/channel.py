@@ -11,7 +11,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from fedloom.errors import require
-from fedloom.federation.door import NAME, SERVICE, is_loopback
+from fedloom.federation.door import FOLDED, NAME, SERVICE, is_loopback
 from fedloom.federation.identity import Keys
 from fedloom.federation.participant import Lost, Rejected
 from fedloom.federation.wire import LARGEST, Malformed, decoded
@@ -88,7 +88,7 @@ class Channel:
         else:
             proof = grpc.ssl_channel_credentials(keys.ca, keys.key, keys.cert)
             self.channel = grpc.aio.secure_channel(server, proof, options=OPTIONS, compression=how)
-        self.metadata = ((NAME, name),) if keys is None else ()
+        self.metadata = (*(((NAME, name),) if keys is None else ()), *(((FOLDED, "yes"),) if compressed else ()))
 
     async def attend(self) -> GrpcLine:
         """Be there."""

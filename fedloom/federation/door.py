@@ -28,6 +28,7 @@ from fedloom.federation.wire_pb2 import Beat, Chunk, Update, Want
 
 SERVICE = "fedloom.federation.Federation"
 NAME = "fedloom-name"  # what participants call themselves where nothing is secured
+FOLDED = "fedloom-folded"  # whether somebody wants files compressed
 CALLS = 16  # of one participant at once
 PACE, BURST = 50.0, 100  # calls of one participant a second, and how many more at first
 CROWD = 256  # calls too many that are answered slowly, which slows down who makes them
@@ -201,6 +202,8 @@ class Door:
     async def fetch(self, call: Call) -> None:
         """See :meth:`Service.fetch`."""
         want = await call.message(Want)
+        if dict(call.context.invocation_metadata() or ()).get(FOLDED):
+            call.context.set_compression(grpc.Compression.Gzip)
         async with asyncio.timeout(self._long), aclosing(self.service.fetch(call.name, want)) as chunks:
             async for chunk in chunks:
                 self.name(call.context)

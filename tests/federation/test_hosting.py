@@ -65,7 +65,9 @@ async def together(
     for k in range(K):
         here: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         tell = lambda event, here=here, **_: event == "welcome" and not here.done() and here.set_result(None)  # noqa: E731
-        way = Way(f"{host}:{await port}", folder / f"p{k}", keys and keys / f"p{k}", f"p{k}", tell=tell)
+        way = Way(
+            f"{host}:{await port}", folder / f"p{k}", keys and keys / f"p{k}", f"p{k}", compressed=k == 1, tell=tell
+        )
         trainer = LocalTrainer(part(k), lambda said: (task, algorithm))  # noqa: ARG005
         others.append(asyncio.create_task(joined(trainer, way, "test")))
         await here
