@@ -30,7 +30,8 @@ def bits(result: Record) -> list[str]:
     many = sum(result["differ"].values())
     same = "every number the same, bit for bit, as" if not many else f"**{many:,} numbers differ** from"
     said = (f"Three processes and a server train MNIST to {result['target']:.0%} in {result['rounds']} rounds and "
-            f"{result['seconds']:.0f} s, starting included: {same} in the simulation, client after client.")  # fmt: skip
+            f"{result['seconds']:.0f} s, starting included: {same} in the simulation, client after "
+            "client.")  # fmt: skip
     return [said, "", recorded(result)]
 
 
