@@ -23,7 +23,7 @@ STEP = {"lr": 0.1, "batch_size": 4, "epochs": 2, "fraction": 1.0}
 
 
 def data() -> FederatedData:
-    """Three clients of one size, for which one program is compiled, each with examples to train on, to validate and to test."""
+    """Three clients of one size, each with examples to train on, to validate and to test."""
     draw = np.random.default_rng(0)
     sizes = np.array([6, 6, 6])
     x = draw.normal(size=(3 * sizes.sum(), 5)).astype(np.float32)
