@@ -19,7 +19,8 @@ from fedloom.federation.arithmetic import Arithmetic
 from fedloom.federation.channel import Channel, GrpcLine
 from fedloom.federation.disk import Disk
 from fedloom.federation.identity import Keys
-from fedloom.federation.participant import Participant, Trained
+from fedloom.federation.outbox import Trained
+from fedloom.federation.participant import Participant
 from fedloom.federation.service import in_a_thread
 from fedloom.federation.wire_pb2 import Chunk, Place, Update, Verdict, Want, Welcome
 

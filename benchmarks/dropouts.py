@@ -23,7 +23,7 @@ from served import Event, free_port, keys, said
 from timing import keep
 
 from fedloom.federation.joining import Way, joined
-from fedloom.federation.participant import Trained
+from fedloom.federation.outbox import Trained
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Schema
 from fedloom.federation.wire_pb2 import Welcome

@@ -22,7 +22,8 @@ from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.journal import Journal
-from fedloom.federation.participant import Lost, Participant, Trained
+from fedloom.federation.outbox import Trained
+from fedloom.federation.participant import Lost, Participant
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Schema, Unfit
 from fedloom.federation.service import Gone, Service

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +138,7 @@ def served(
     quiet: bool,
 ) -> Run:
     """Serve an experiment."""
-    with network._extra():
+    with network.extra():
         from fedloom.federation.course import course
         from fedloom.federation.hosting import JOURNAL, Place, host
         from fedloom.federation.journal import Journal
@@ -213,11 +212,10 @@ def client_command(
         require(not insecure or bool(name), "name", "given without certificates", name)
         own = described(None, fields)
         data = mine(federated(own, data_folder), part)
-        with network._extra():
+        with network.extra():
             from fedloom.federation.joining import Way, join
             from fedloom.federation.trainer import LocalTrainer
-        trainer = LocalTrainer(data, lambda said: built(said, data))
-        aligned(trainer, data)
+        trainer = LocalTrainer(data, lambda said: built(said, data), aligned)
         way = Way(
             server, out / (name or (keys.name if keys else "")), keys, name, willing(ready), give_up, compress,
             narrated(quiet, server=False),
@@ -240,7 +238,7 @@ def status_command(
 ) -> None:
     """How a served run stands, from its folder; its server may be there or not."""
     with told(debug):
-        with network._extra():
+        with network.extra():
             from fedloom.federation.hosting import standing
         found = standing(folder)
         tell(False, json_, found, *shown(found))
@@ -249,8 +247,7 @@ def status_command(
 def shown(found: Mapping[str, Any]) -> list[Any]:
     """A run's standing, as tables."""
     last = found["history"][-1] if found["history"] else {}
-    metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in last.items()
-                        if name.endswith(("accuracy", "loss")))  # fmt: skip
+    metrics = headline(last)
     people = Table("participant", "rounds counted", "last", "refused")
     for one in found["participants"]:
         last_round = "–" if one["counted"] < 0 else str(one["counted"] + 1)
@@ -289,16 +286,9 @@ def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
     return experiment.build_task(like), experiment.build_algorithm()
 
 
-def aligned(trainer: Any, data: FederatedData) -> None:
-    """Before a run, number this participant's classes as the server does."""
-    prepare: Callable[[Any], None] = trainer.prepare
-
-    def prepared(welcome: Any) -> None:
-        said = json.loads(welcome.about)
-        trainer.data = renamed(data, said.get("class_names", []), int(said["classes"]))
-        prepare(welcome)
-
-    trainer.prepare = prepared
+def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
+    """A participant's data with its classes numbered as the server does."""
+    return renamed(data, said.get("class_names", []), int(said["classes"]))
 
 
 def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:
@@ -360,9 +350,13 @@ def narrated(quiet: bool, server: bool) -> Log:
 
 
 def _closed(f: Mapping[str, Any]) -> str:
-    metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in f.items()
-                        if name.endswith(("accuracy", "loss")))  # fmt: skip
-    return f"round {f['round']}: {f['replies']} of {f['asked']} updates, {f['seconds']:.1f} s; {metrics}"
+    return f"round {f['round']}: {f['replies']} of {f['asked']} updates, {f['seconds']:.1f} s; {headline(f)}"
+
+
+def headline(row: Mapping[str, float]) -> str:
+    """The metrics of a round, in a line."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in row.items()
+                     if name.endswith(("accuracy", "loss")))  # fmt: skip
 
 
 SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {

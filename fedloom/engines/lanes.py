@@ -173,9 +173,9 @@ class Cohort:
         weight, counts, reply, keeps = end(work, n, *self.given(lanes.slot), self.algorithm, self.rates)
         weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
         total = Total(
-            update=jax.tree.map(put if plan.stacked else _add(weight), lanes.total.update, reply.update),
+            update=jax.tree.map(put if plan.stacked else add_up(weight), lanes.total.update, reply.update),
             weight=lanes.total.weight + weight.sum(1),
-            aside=jax.tree.map(_add(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
+            aside=jax.tree.map(add_up(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
             computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
             broken=lanes.total.broken + (done & ~counts).sum(1),
         )
@@ -250,7 +250,7 @@ def _ended(
     return weight, counts, replace(reply, update=heard), keeps
 
 
-def _add(weight: Float[Array, "X L"]) -> Callable[[Array, Array], Array]:
+def add_up(weight: Float[Array, "X L"]) -> Callable[[Array, Array], Array]:
     """Sum + Σ weight · reply over lanes."""
     return lambda total, replies: total + jnp.einsum("xl,xl...->x...", weight, replies)
 

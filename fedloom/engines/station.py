@@ -148,7 +148,7 @@ class NativeStation:
             if who < 0:
                 continue
             told, client = self.broadcast(algorithm, weights, x, round, who), self.client(who)
-            found = _checked(client.fit(told), weights, self.data.called(who), algorithm)
+            found = checked(client.fit(told), weights, self.data.called(who), algorithm)
             n = int(self.data.clients["train"].size[who])
             update = {name: after - weights[name] for name, after in found.items()}
             mine, update = (np.float32(1), update) if stacked else _alone(algorithm, update, n)
@@ -235,7 +235,7 @@ def _finite(weights: dict[str, np.ndarray]) -> bool:
     return all(np.isfinite(a).all() for a in weights.values())
 
 
-def _checked(answer: Any, weights: dict[str, np.ndarray], who: str, algorithm: Method) -> dict[str, np.ndarray]:
+def checked(answer: Any, weights: dict[str, np.ndarray], who: str, algorithm: Method) -> dict[str, np.ndarray]:
     """A client's weights, if they are those it was sent, in name and shape, and finite, where nothing else is made of
     those that are not.
     """

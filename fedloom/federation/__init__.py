@@ -5,7 +5,8 @@ Needs the extra ``federation``; nothing of it is imported before it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def serve(
         page: ``host:port`` of the live page.
         label: what the run is called.
     """
-    with _extra():
+    with extra():
         from fedloom.federation.course import course
         from fedloom.federation.hosting import Place, host
     place = Place(Path(folder), address, page, _path(keys), _path(revoked), **more)
@@ -85,7 +86,7 @@ def take_part(
         name: what it is called where nothing is secured.
         ready: whether it may be asked to work now: plugged in, idle, not on a metered network.
     """
-    with _extra():
+    with extra():
         from fedloom.federation.arithmetic import arithmetic, told
         from fedloom.federation.joining import Way, join
         from fedloom.federation.trainer import LocalTrainer
@@ -101,12 +102,12 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-class _extra:
+@contextmanager
+def extra() -> Iterator[None]:
     """Inside, a library that is missing is one that the extra brings."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, ImportError) and not isinstance(error, MissingExtra):
-            raise MissingExtra(error.name or "grpcio", "federation") from error
+    try:
+        yield
+    except ImportError as error:
+        if isinstance(error, MissingExtra):
+            raise
+        raise MissingExtra(error.name or "grpcio", "federation") from error

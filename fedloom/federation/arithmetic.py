@@ -15,7 +15,7 @@ import optax
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Algorithm, Method, ServerState
 from fedloom.combine.replies import Replies
-from fedloom.engines.lanes import Total, _add
+from fedloom.engines.lanes import Total, add_up
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Round
 from fedloom.engines.schedule import COHORT, INIT, stream
@@ -173,10 +173,11 @@ class Arithmetic:
         read = {need.name: np.array([[one.readings[need.name] for one in given]], np.float32)
                 for need in self.algorithm.readings}  # fmt: skip
         held = Total(every["update"], jnp.zeros(1), aside, jnp.zeros(1), jnp.zeros(1))
-        return _weighed(self._plan, self._stacked, held, read, state.round, sizes)
+        return _weighed(self.plan, self._stacked, held, read, state.round, sizes)
 
     @cached_property
-    def _plan(self) -> Plan:
+    def plan(self) -> Plan:
+        """How the little that a server computes is laid out: on one device."""
         mesh = machine.mesh(machine.devices()[:1])
         return Plan(mesh, 1, 1, None, False, 1, False, True, False, False)
 
@@ -204,9 +205,9 @@ def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples
     lead = lambda tree: jax.tree.map(lambda a: a[None, None], tree)  # noqa: E731
     return replace(
         total,
-        update=jax.tree.map(_add(weight), total.update, lead(update)),
+        update=jax.tree.map(add_up(weight), total.update, lead(update)),
         weight=total.weight + weight.sum(1),
-        aside=jax.tree.map(_add(jnp.ones((1, 1))), total.aside, lead(reply["aside"])),
+        aside=jax.tree.map(add_up(jnp.ones((1, 1))), total.aside, lead(reply["aside"])),
     )
 
 

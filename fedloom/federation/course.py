@@ -92,7 +92,7 @@ def evaluation(mine: Arithmetic, data: FederatedData) -> Evaluate:
     task = mine.task
     if task.client is not None:
         return native(mine, data)
-    judging = judge(task, mine._plan, store(data, mine._plan.mesh, None))
+    judging = judge(task, mine.plan, store(data, mine.plan.mesh, None))
 
     def evaluate(state: ServerState) -> dict[str, float]:
         found = judging.evaluate(jax.tree.map(lambda a: a[None], state.variables), "test")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,6 +13,7 @@ import numpy as np
 from fedloom.errors import FedloomError
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.log import Log, silent
+from fedloom.federation.outbox import Outbox, Parcel, Pending, Trained, parcel
 from fedloom.federation.schema import Schema, Unfit
 from fedloom.federation.service import Compute, in_a_thread
 from fedloom.federation.wire import CHUNK, PROTOCOL
@@ -67,25 +66,6 @@ class Link(Protocol):
         """What becomes of an update."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What came of local work.
-
-    Arguments:
-        update: what is sent.
-        examples: how many it was trained on.
-        readings: what the weighting looks at.
-        measures: sums over one's own examples, of the model that was sent.
-        keeps: what stays here for the next round that counts.
-    """
-
-    update: Mapping[str, np.ndarray]
-    examples: int
-    readings: Mapping[str, float]
-    measures: Mapping[str, float]
-    keeps: Mapping[str, np.ndarray]
-
-
 class Trainer(Protocol):
     """Local work."""
 
@@ -101,21 +81,6 @@ class Trainer(Protocol):
 
     def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
         """The local work of a round."""
-
-
-@dataclass
-class Pending:
-    """An update that the server may not have, and what is kept if it counts."""
-
-    run: str
-    round: int
-    model: str
-    file: str
-    size: int
-    examples: int
-    readings: dict[str, float]
-    measures: dict[str, float]
-    keeps: str | None
 
 
 class Participant:
@@ -146,10 +111,11 @@ class Participant:
         patience: float = float("inf"),
     ) -> None:
         self.link, self.trainer, self.disk, self.version, self.ready = link, trainer, disk, version, ready
+        self.outbox = Outbox(disk)
         self.compute, self.tell, self.draw, self.patience = compute, tell, draw, patience
         self.run_id, self.beat_every, self.welcomed = "", 2.0, b""
         self.there = False
-        self.training: tuple[tuple[str, int, str], asyncio.Future[Trained]] | None = None
+        self.training: tuple[tuple[str, int, str], asyncio.Future[Parcel]] | None = None
         self.newest: Order | None = None
         self.news = asyncio.Event()
 
@@ -255,27 +221,29 @@ class Participant:
             if order is None:
                 continue
             if order.WhichOneof("what") == "over":
-                self._settle(order.over.counted, None)
+                self.outbox.settle(self.run_id, order.over.counted, None)
                 return order.over, await self._model(order.over.model, order.over.size)
             await self._round(order.work)
 
     async def _round(self, work: Work) -> None:
         """The local work of a round, and its update on its way until the server has judged it."""
-        self._settle(work.counted, work)
-        pending = self._pending()
+        self.outbox.settle(self.run_id, work.counted, work.round)
+        pending = self.outbox.pending()
         if pending is None or (pending.run, pending.round, pending.model) != (self.run_id, work.round, work.model):
             model = await self._model(work.model, work.size)
-            pending = await self._remember(work, await self._trained(work, model))
+            pending = self.outbox.remember(self.run_id, work, await self._trained(work, model))
         await self._deliver(work, pending)
 
-    async def _trained(self, work: Work, model: Mapping[str, np.ndarray]) -> Trained:
-        """What comes of local work. It goes on while the server is away: asked for again, it is not begun again."""
+    async def _trained(self, work: Work, model: Mapping[str, np.ndarray]) -> Parcel:
+        """What comes of local work, ready to be sent. It goes on while the server is away: asked for again, it is not
+        begun again.
+        """
         wanted = (self.run_id, work.round, work.model)
         if self.training is None or self.training[0] != wanted:
             await self._rest()
-            kept = self._kept()
+            kept = self.outbox.kept(self.run_id)
             self.tell("training", round=work.round)
-            job = self.compute(lambda: self.trainer.train(work.round, model, kept))
+            job = self.compute(lambda: parcel(self.trainer.train(work.round, model, kept)))
             self.training = wanted, asyncio.ensure_future(job)
         trained = await asyncio.shield(self.training[1])
         self.training = None
@@ -353,66 +321,6 @@ class Participant:
             told = {"file": pending.file, "start": start, "size": pending.size} if first else {}
             yield Chunk(content=content, **told)  # type: ignore[arg-type]
             start, first = start + len(content), False
-
-    # What must survive a crash of this process
-
-    async def _remember(self, work: Work, trained: Trained) -> Pending:
-        """Keep an update, and what is kept if it counts, until the server has spoken."""
-        content, file = await self.compute(lambda: named(self.trainer.update_schema, trained.update))
-        held, keeps = await self.compute(lambda: named(Schema.of(trained.keeps), trained.keeps))
-        self.disk.write(file, content)
-        if trained.keeps:
-            self.disk.write(keeps, held)
-        pending = Pending(self.run_id, work.round, work.model, file, len(content), trained.examples,
-                          dict(trained.readings), dict(trained.measures), keeps if trained.keeps else None)  # fmt: skip
-        self.disk.write("pending.json", json.dumps(vars(pending)).encode())
-        self._tidy()
-        return pending
-
-    def _pending(self) -> Pending | None:
-        if self.disk.size("pending.json") is None:
-            return None
-        return Pending(**json.loads(self.disk.read("pending.json")))
-
-    def _settle(self, counted: int, work: Work | None) -> None:
-        """Now that the server says which round counted last: keep what comes of that one, forget what did not count."""
-        pending = self._pending()
-        if pending is None:
-            return
-        if pending.run == self.run_id and pending.round <= counted:
-            if pending.keeps is not None:
-                kept = {"run": pending.run, "file": pending.keeps}
-                self.disk.write("kept.json", json.dumps(kept).encode())
-            self.disk.remove("pending.json")
-        elif work is None or pending.run != self.run_id or pending.round != work.round:
-            self.disk.remove("pending.json")
-        self._tidy()
-
-    def _kept(self) -> dict[str, np.ndarray]:
-        """What was kept of the last round that counted."""
-        from safetensors.numpy import load
-
-        if self.disk.size("kept.json") is None:
-            return {}
-        kept = json.loads(self.disk.read("kept.json"))
-        return load(self.disk.read(kept["file"])) if kept["run"] == self.run_id else {}
-
-    def _tidy(self) -> None:
-        """Take away files that nothing refers to any more."""
-        used = {"pending.json", "kept.json"}
-        if (pending := self._pending()) is not None:
-            used |= {pending.file, pending.keeps or ""}
-        if self.disk.size("kept.json") is not None:
-            used.add(json.loads(self.disk.read("kept.json"))["file"])
-        for name in self.disk.names():
-            if name not in used and not name.endswith(".part"):
-                self.disk.remove(name)
-
-
-def named(schema: Schema, arrays: Mapping[str, np.ndarray]) -> tuple[bytes, str]:
-    """A file with these arrays, and its name."""
-    content = schema.content(arrays)
-    return content, digest(content)
 
 
 class Later(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -39,7 +40,7 @@ class Service:
 
     def __init__(self, coordinator: Coordinator, compute: Compute[Any] = in_a_thread) -> None:
         self.coordinator, self.compute = coordinator, compute
-        self.changed, self.over = asyncio.Event(), asyncio.Event()
+        self.changed = asyncio.Event()
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def attend(self, name: str, beats: AsyncIterator[Beat]) -> AsyncGenerator[Order]:
@@ -146,7 +147,6 @@ class Service:
             if (late := loop.time() - planned) > LAG:
                 self.coordinator.forgive(late)
             await self._due()
-        self.over.set()
 
     async def _due(self) -> None:
         coordinator = self.coordinator
@@ -160,11 +160,7 @@ class Service:
                     coordinator.failed()
                     raise
                 self.changed.set()
-        except OSError as error:  # a full disk, most likely: nothing is lost, and later there may be room
-            self._trouble(error)
-        except Exception as error:
-            if type(error).__module__ != "sqlite3":
-                raise
+        except (OSError, sqlite3.Error) as error:  # a full disk, most likely: nothing is lost, later there may be room
             self._trouble(error)
 
     def _trouble(self, error: Exception) -> None:

@@ -17,10 +17,10 @@ from fedloom.clients.client import Client
 from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Total
 from fedloom.engines.readings import Worked, measured, readings
-from fedloom.engines.station import NativeStation, Station, _checked
+from fedloom.engines.station import NativeStation, Station, checked
 from fedloom.errors import ArgumentError, DivergedError, require
 from fedloom.federation.arithmetic import Arithmetic, arithmetic, told
-from fedloom.federation.participant import Trained
+from fedloom.federation.outbox import Trained
 from fedloom.federation.schema import Schema
 from fedloom.federation.wire_pb2 import Welcome
 from fedloom.tasks.task import Task
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Build = Callable[[Mapping[str, Any]], tuple[Task, Method]]
 """What the server says of a run → the task and the algorithm."""
+Align = Callable[[Mapping[str, Any], FederatedData], FederatedData]
+"""What the server says of a run, and a participant's data → the data as it is used."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,16 @@ class LocalTrainer:
     Arguments:
         data: one client's; its training examples, and others to judge models on, if it has any.
         build: what makes the task and the algorithm of what the server says.
+        align: what makes the data of what the server says: its classes numbered as the server's, for instance.
     """
 
     model_schema: Schema
     update_schema: Schema
 
-    def __init__(self, data: FederatedData, build: Build) -> None:
+    def __init__(self, data: FederatedData, build: Build, align: Align = lambda _, data: data) -> None:
         require(len(data) == 1, "data", "those of one client", f"{len(data):,} clients")
-        self.data, self.build = data, build
+        self.given = self.data = data
+        self.build, self.align = build, align
         self.ready: Ready | None = None
 
     @property
@@ -70,6 +74,7 @@ class LocalTrainer:
     def prepare(self, welcome: Welcome) -> None:
         """Make ready for a run, if both sides mean the same by it."""
         about = json.loads(welcome.about)
+        self.data = self.align(about, self.given)
         task, algorithm = self.build(about)
         mine = arithmetic(task, algorithm, int(about["seed"]))
         agree(about["algorithm"], json.loads(json.dumps(mine.algorithm.describe())), "algorithm")
@@ -144,7 +149,7 @@ class LocalTrainer:
         station = NativeStation(self.data, mine.task, [mine.algorithm], [mine.seed])
         broadcast = station.broadcast(mine.algorithm, weights, 0, round, self.ready.number)
         client: Client = station.client(0)
-        found = _checked(client.fit(broadcast), weights, "this client", mine.algorithm)
+        found = checked(client.fit(broadcast), weights, "this client", mine.algorithm)
         update = {f"update.params.{name}": after - weights[name] for name, after in found.items()}
         read = {}
         for need in mine.algorithm.readings:

@@ -17,7 +17,8 @@ from weather import Loop, Memory
 from fedloom.federation.channel import Channel
 from fedloom.federation.disk import digest
 from fedloom.federation.log import lines, several
-from fedloom.federation.participant import LONGEST, Lost, Participant, Rejected, Trained
+from fedloom.federation.outbox import Trained
+from fedloom.federation.participant import LONGEST, Lost, Participant, Rejected
 from fedloom.federation.points import CRASH, POINTS, from_environment, nothing
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Schema
