@@ -157,12 +157,6 @@ def served(
         task, experiment.build_algorithm(), seed=experiment.seed, data=None if blind else data, stop=stop, rules=rules,
         label=f"{task.name} on {experiment.data}, {experiment.algorithm}", more=about(experiment, data),
     )  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / EXPERIMENT, experiment.to_toml())
-    for name in pardon:
-        journal = Journal(out / JOURNAL)
-        require(journal.pardon(name), "pardon", "a participant that has come", name)
-        journal.close()
 
     def started(port: int, seen: int | None) -> None:
         if not quiet:
@@ -172,6 +166,12 @@ def served(
             errors.print(f"Serving participants at {host_}:{port}{shown}", soft_wrap=True, highlight=False)
 
     place = Place(out, listen, page, keys, revoked, narrated(quiet, server=True), started)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / EXPERIMENT, experiment.to_toml())
+    for name in pardon:
+        journal = Journal(out / JOURNAL)
+        require(journal.pardon(name), "pardon", "a participant that has come", name)
+        journal.close()
     return host(run, place)
 
 

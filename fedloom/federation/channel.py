@@ -11,8 +11,9 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from fedloom.errors import require
-from fedloom.federation.door import FOLDED, NAME, SERVICE, is_loopback
-from fedloom.federation.identity import Keys
+from fedloom.federation.address import is_loopback, parted
+from fedloom.federation.door import FOLDED, NAME, SERVICE
+from fedloom.federation.identity import Keys, check_name
 from fedloom.federation.participant import Lost, Rejected
 from fedloom.federation.wire import LARGEST, Malformed, decoded
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want
@@ -79,11 +80,11 @@ class Channel:
     """
 
     def __init__(self, server: str, keys: Keys | None, name: str = "", compressed: bool = False) -> None:
-        host, _, port = server.rpartition(":")
-        require(bool(host) and port.isdigit(), "server", "host:port", server)
+        parted("server", server)
         how = grpc.Compression.Gzip if compressed else grpc.Compression.NoCompression
         if keys is None:
             require(is_loopback(server), "server", "this machine's own (127.0.0.1) without certificates", server)
+            check_name(name)
             self.channel = grpc.aio.insecure_channel(server, options=OPTIONS, compression=how)
         else:
             proof = grpc.ssl_channel_credentials(keys.ca, keys.key, keys.cert)

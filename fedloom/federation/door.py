@@ -18,6 +18,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from fedloom.errors import IdentityError, require
+from fedloom.federation.address import is_loopback
 from fedloom.federation.identity import NAME as NAMED
 from fedloom.federation.identity import Identity, Keys, Revoked, expiry_of, identity_of
 from fedloom.federation.log import printable
@@ -256,15 +257,6 @@ def _shown(context: Context) -> str:
         return identity_of(context.auth_context().get("x509_pem_cert", [b""])[0]).name
     except IdentityError:
         return ""
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address (``host:port``) is this machine's own.
-
-    >>> is_loopback("127.0.0.1:0"), is_loopback("localhost:8443"), is_loopback("[::1]:1"), is_loopback("0.0.0.0:1")
-    (True, True, True, False)
-    """
-    return address.rpartition(":")[0].strip("[]") in ("localhost", "127.0.0.1", "::1")
 
 
 async def opened(door: Door, address: str, keys: Callable[[], Keys] | None, calls: int) -> tuple[grpc.aio.Server, int]:

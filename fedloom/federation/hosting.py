@@ -19,10 +19,11 @@ from typing import Any
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
 from fedloom.errors import CheckpointError, IdentityError, require
+from fedloom.federation.address import is_loopback, parted
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
-from fedloom.federation.door import Door, is_loopback, opened
+from fedloom.federation.door import Door, opened
 from fedloom.federation.identity import CA, CERT, KEY, Keys, Revoked, expiry_of, identity_of
 from fedloom.federation.journal import Journal
 from fedloom.federation.log import Log, lines, several, silent, sparing
@@ -59,6 +60,14 @@ class Place:
     revoked: Path | None = None
     log: Log = silent
     started: Callable[[int, int | None], None] = field(default=lambda port, page: None)  # noqa: ARG005
+
+    def __post_init__(self) -> None:
+        """Before anything is written, be sure that it can be served."""
+        parted("address", self.address)
+        if self.page is not None:
+            parted("page", self.page)
+        if self.keys is not None:
+            Keys.read(self.keys)
 
 
 def host(course: Course, place: Place) -> Run:

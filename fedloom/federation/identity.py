@@ -138,7 +138,7 @@ def issue(
     """
     _needed()
     folder, since = _authority(folder), _second(now)
-    _check_name(name)
+    check_name(name)
     choose("role", role, ROLES)
     whole("days", days, 1, YEARS)
     until, names = since + timedelta(days=days), _hosts(hosts)
@@ -396,7 +396,8 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
 # Names and times
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise an :class:`ArgumentError` unless a participant may be called so."""
     alphabet = "1 to 63 of a-z, 0-9, '.', '_' and '-', a letter or digit first"
     require(isinstance(name, str) and bool(NAME.fullmatch(name)), "name", alphabet, name)
     require(name not in (CA_KEY, CA, LEDGER, REVOKED), "name", "other than a file of the authority", name)

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, cast
 
-from fedloom.errors import ArgumentError, FedloomError, MissingExtra
+from fedloom.errors import FedloomError, MissingExtra
+from fedloom.federation.address import parted
 
 try:
     from aiohttp import web
@@ -193,13 +194,11 @@ async def start_page(status: Status, address: str, *, tls: ssl.SSLContext | None
 
 async def listen(address: str) -> list[socket.socket]:
     """Listen at every address of a host, on one port."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ArgumentError("address", "a host and a port, such as 127.0.0.1:8080", address)
+    host, port = parted("address", address)
     with contextlib.ExitStack() as opened:
         try:
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             sockets: list[socket.socket] = []
             for family, place in dict.fromkeys((family, place) for family, *_, place in found):
                 taken = sockets[0].getsockname()[1] if sockets else place[1]

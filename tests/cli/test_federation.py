@@ -38,6 +38,12 @@ def test_certificates_or_an_open_word(tmp_path: Path) -> None:
         "server", "--insecure", "--listen", "0.0.0.0:1", "--out", str(tmp_path / "out")
     )
     assert "name must be given without certificates" in said("client", "--insecure", "--data", "mnist")
+    assert "name must be 1 to 63 of a-z" in said("client", "--insecure", "--data", "mnist", "--name", "A!")
+    out = str(tmp_path / "other")
+    assert "key.pem is missing" in said("server", "--keys", str(tmp_path / "nowhere"), "--out", out)
+    assert "a host and a port" in said("server", "--insecure", "--listen", "127.0.0.1:99999", "--out", out)
+    assert "a host and a port" in said("client", "--insecure", "--name", "a", "--data", "mnist", "--server", "nohost")
+    assert not Path(out).exists()
 
 
 @pytest.mark.parametrize(
