@@ -12,11 +12,11 @@ def parted(argument: str, address: str) -> tuple[str, int]:
     ('::1', 8443)
     >>> parted("listen", "127.0.0.1:99999")
     Traceback (most recent call last):
-    fedloom.errors.ArgumentError: listen must be a host and a port, such as 127.0.0.1:8443, but is '127.0.0.1:99999'
+    fedloom.errors.ArgumentError: listen must be a host and a port, such as 127.0.0.1:8080, but is '127.0.0.1:99999'
     """
     host, _, port = address.rpartition(":")
     good = bool(host) and port.isascii() and port.isdigit() and int(port) <= 65535
-    require(good, argument, "a host and a port, such as 127.0.0.1:8443", address)
+    require(good, argument, "a host and a port, such as 127.0.0.1:8080", address)
     return host.strip("[]"), int(port)
 
 
