@@ -4,7 +4,7 @@ the form that is fast where it is compiled for, its gradients too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
+from fedloom.tasks import patches
 from fedloom.tasks.rewriting import rewritten
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
+
+
+BUSY = 128  # images from which one model's convolution keeps a GPU busy
+FEW = 8  # channels up to which patches are small
+WRITTEN_OUT = 32  # models up to which their convolutions are written out one by one
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ def convolution(x: Array, w: Array, params: dict[str, Any]) -> Array:
     how, (images, weights, found) = _ordered(params)
     x, w = x.transpose(images), w.transpose(weights)
     patched = how.batch_groups == 1 and jnp.issubdtype(x.dtype, jnp.floating) and how.result in (None, x.dtype)
-    default = partial(patches, how) if patched else how.plain
+    default = partial(apart, how) if patched else how.plain
     y = lax.platform_dependent(x, w, cpu=partial(direct, how), default=default)
     return y.transpose(np.argsort(found))
 
@@ -104,79 +111,78 @@ def in_order(x: Array, w: Array, params: dict[str, Any]) -> Array:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def patches(how: Convolution, x: Float[Array, "batch … i"], w: Float[Array, "… i o"]) -> Float[Array, "batch … o"]:
-    """Patches × matrix: with weights that differ by client, a batched matrix product is three times faster on a GPU
-    than the grouped convolution that ``vmap`` would make.
+def apart(how: Convolution, x: Float[Array, "batch … i"], w: Float[Array, "… i o"]) -> Float[Array, "batch … o"]:
+    """With weights that may differ by client, under ``vmap``, which would make a grouped convolution of them: slow on a
+    GPU.
     """
-    return _patches_forward(how, x, w)[0]
+    return by_model(partial(outputs, how))(x[None], w[None])[0]
 
 
-def _patches_forward(how: Convolution, x: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
-    *kernel, i, o = w.shape
-    rows = unfold(how, x, kernel)
-    b, k, g = len(x), rows.shape[-2], how.groups
-    if g == 1:
-        y = jnp.matmul(rows.reshape(-1, k * i), w.reshape(-1, o), precision=how.precision)
-    else:
-        y = jnp.einsum("pkgi,kigo->pgo", rows.reshape(-1, k, g, i), w.reshape(k, i, g, -1), precision=how.precision)
-    return y.reshape(b, *rows.shape[1:-2], o), (rows, w, x[:0])
+def _apart_forward(how: Convolution, x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
+    return apart(how, x, w), (x, w)
 
 
-def _patches_backward(how: Convolution, residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array]:
-    """Dw = patchesᵀ·d, and dx sums what each pixel gave to the patches that it is in."""
-    rows, w, like = residuals
-    (*kernel, i, o), k, g = w.shape, rows.shape[-2], how.groups
-    if g == 1:
-        flat = d.reshape(-1, o)
-        dw = jnp.matmul(rows.reshape(-1, k * i).T, flat, precision=how.precision)
-        given = jnp.matmul(flat, w.reshape(-1, o).T, precision=how.precision)
-    else:
-        apart = d.reshape(-1, g, o // g)
-        dw = jnp.einsum("pkgi,pgo->kigo", rows.reshape(-1, k, g, i), apart, precision=how.precision)
-        given = jnp.einsum("pgo,kigo->pkgi", apart, w.reshape(k, i, g, -1), precision=how.precision)
-    images = jax.ShapeDtypeStruct((len(d), *like.shape[1:]), d.dtype)
-    [dx] = jax.linear_transpose(partial(slices, how, kernel=kernel), images)(given.reshape(rows.shape))
-    return dx, dw.reshape(w.shape)
+def _apart_backward(how: Convolution, residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
+    x, w = residuals
+    dx = by_model(partial(image_gradients, how, x.shape[1:-1]))(w[None], d[None])[0]
+    dw = by_model(partial(weight_gradients, how, w.shape[:-2]))(x[None], d[None])[0]
+    return dx, dw
 
 
-patches.defvjp(_patches_forward, _patches_backward)
+apart.defvjp(_apart_forward, _apart_backward)
 
 
-def padded(how: Convolution, x: Float[Array, "batch … i"]) -> Float[Array, "batch … i"]:
-    """With zeros around images, and between their pixels where they are spread."""
-    around = [(low, high, apart - 1) for (low, high), apart in zip(how.padding, how.spread, strict=True)]
-    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *around, (0, 0, 0)])
+def by_model(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """A function of two arrays whose first axis is that of models, which ``vmap`` makes longer."""
+    whole = custom_vmap(function)
+
+    def longer(size: int, mapped: list[bool], *arrays: Array) -> tuple[Array, bool]:
+        every = [a if m else jnp.broadcast_to(a, (size, *a.shape)) for a, m in zip(arrays, mapped, strict=True)]
+        y = whole(*(a.reshape(-1, *a.shape[2:]) for a in every))
+        return y.reshape(size, -1, *y.shape[1:]), True
+
+    whole.def_vmap(longer)
+    return whole
 
 
-def reach(how: Convolution, shape: Sequence[int], kernel: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Along each dimension of padded images: how many patches there are, and from each to the next, and from each of
-    its pixels to the next.
-    """
-    sizes = zip(shape, kernel, how.strides, how.dilation, strict=True)
-    return [((n - (k - 1) * apart - 1) // stride + 1, stride, apart) for n, k, stride, apart in sizes]
+def outputs(how: Convolution, x: Float[Array, "m batch … i"], w: Float[Array, "m … i o"]) -> Array:
+    """Every model's outputs."""
+    return one_by_one(how.plain)(x, w) if is_busy(x, x.shape[-1]) else patches.outputs(how, x, w)
 
 
-def unfold(how: Convolution, x: Float[Array, "batch … i"], kernel: Sequence[int]) -> Float[Array, "batch … k i"]:
-    """The patch around every pixel of the result, by one gather (four times faster than so many slices)."""
-    x = padded(how, x)
-    b, *sizes, i = x.shape
-    places, counts = np.zeros((), int), []
-    for n, k, (count, stride, apart) in zip(sizes, kernel, reach(how, sizes, kernel), strict=True):
-        along = stride * np.arange(count)[:, None] + apart * np.arange(k)
-        places = places[..., None, None] * n + along
-        counts.append(count)
-    d = len(sizes)
-    flat = places.transpose(*range(0, 2 * d, 2), *range(1, 2 * d, 2)).reshape(-1)  # patches, then their pixels
-    return x.reshape(b, -1, i)[:, flat].reshape(b, *counts, int(np.prod(kernel)), i)
+def image_gradients(
+    how: Convolution, sizes: tuple[int, ...], w: Float[Array, "m … i o"], d: Float[Array, "m batch … o"]
+) -> Array:
+    """Those for every model's images, which have those sizes."""
+    inputs = how.groups * w.shape[-2]
+    if not is_busy(d, inputs):
+        return patches.image_gradients(how, sizes, w, d)
+    images = jax.ShapeDtypeStruct((d.shape[1], *sizes, inputs), d.dtype)
+    return one_by_one(lambda w, d: jax.linear_transpose(lambda x: how.plain(x, w), images)(d)[0])(w, d)
 
 
-def slices(how: Convolution, x: Float[Array, "batch … i"], kernel: Sequence[int]) -> Float[Array, "batch … k i"]:
-    """The same by slices, whose transpose is fast: it adds up what pixels gave to patches."""
-    x = padded(how, x)
-    b, *sizes, i = x.shape
-    along, parts = reach(how, sizes, kernel), []
-    for at in np.ndindex(*kernel):
-        first = [a * apart for a, (_, _, apart) in zip(at, along, strict=True)]
-        last = [f + (count - 1) * stride + 1 for f, (count, stride, _) in zip(first, along, strict=True)]
-        parts.append(lax.slice(x, [0, *first, 0], [b, *last, i], [1, *how.strides, 1]))
-    return jnp.stack(parts, axis=-2)
+def weight_gradients(
+    how: Convolution, kernel: tuple[int, ...], x: Float[Array, "m batch … i"], d: Float[Array, "m batch … o"]
+) -> Array:
+    """Those for every model's weights, of a kernel of that size."""
+    if not is_busy(x, x.shape[-1]):
+        return patches.weight_gradients(how, kernel, x, d)
+    weights = jax.ShapeDtypeStruct((*kernel, x.shape[-1] // how.groups, d.shape[-1]), d.dtype)
+    return one_by_one(lambda x, d: jax.linear_transpose(lambda w: how.plain(x, w), weights)(d)[0])(x, d)
+
+
+def is_busy(images: Float[Array, "m batch …"], channels: int) -> bool:
+    """Whether one model's convolution keeps a GPU busy, or there is but one; with few channels patches are faster."""
+    models, batch = images.shape[:2]
+    return (models == 1 or batch >= BUSY) and channels >= FEW
+
+
+def one_by_one(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """The function of one model after another."""
+
+    def every(a: Array, b: Array) -> Array:
+        if len(a) <= WRITTEN_OUT:
+            return jnp.stack([function(*each) for each in zip(a, b, strict=True)])
+        return lax.map(lambda each: function(*each), (a, b))
+
+    return every

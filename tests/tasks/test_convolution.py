@@ -10,7 +10,8 @@ import pytest
 from jax import lax
 from user_models import close
 
-from fedloom.tasks.convolution import Convolution, convolution, direct, patches, slices, unfold
+import fedloom.tasks.convolution as module
+from fedloom.tasks.convolution import Convolution, apart, convolution, direct
 
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -80,7 +81,7 @@ def formed(form: Any, options: dict[str, Any], x: jax.Array, w: jax.Array) -> ja
 def test_outputs_and_gradients_of_both_forms(case: str) -> None:
     images, weights, options = CASES[case]
     x, w = drawn(images), drawn(weights)
-    wanted, *forms = (partial(reference, options), *(partial(formed, form, options) for form in (direct, patches)))
+    wanted, *forms = (partial(reference, options), *(partial(formed, form, options) for form in (direct, apart)))
     d = drawn(jax.eval_shape(wanted, x, w).shape)
 
     def every(x: jax.Array, w: jax.Array, d: jax.Array) -> Any:
@@ -93,14 +94,22 @@ def test_outputs_and_gradients_of_both_forms(case: str) -> None:
             close(a, b, 2e-6)
 
 
-def test_weights_that_differ_by_client() -> None:
-    images, weights, options = CASES["PyTorch"]
-    x, w = drawn((3, *images)), drawn((3, *weights))
+@pytest.mark.parametrize("busy", [1, 1000])
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize("written_out", [1, 32])
+@pytest.mark.parametrize("case", ["PyTorch", "grouped"])
+def test_weights_that_differ_by_client(
+    case: str, busy: int, few: int, written_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("BUSY", busy), ("FEW", few), ("WRITTEN_OUT", written_out)):
+        monkeypatch.setattr(module, name, number)
+    images, weights, options = CASES[case]
+    x, w = drawn((2, 3, *images)), drawn((2, 3, *weights))
 
     def every(x: jax.Array, w: jax.Array) -> Any:
         total = lambda way: jax.grad(lambda x, w: jnp.sum(way(x, w) ** 2), argnums=(0, 1))  # noqa: E731
-        own = [partial(formed, form, options) for form in (direct, patches)]
-        return [jax.vmap(total(way))(x, w) for way in (partial(reference, options), *own)]
+        own = [partial(formed, form, options) for form in (direct, apart)]
+        return [jax.vmap(jax.vmap(total(way)))(x, w) for way in (partial(reference, options), *own)]
 
     right, *others = jax.jit(every, compiler_options=QUICK)(x, w)
     for found in others:
@@ -108,17 +117,22 @@ def test_weights_that_differ_by_client() -> None:
             close(a, b, 2e-6)
 
 
+@pytest.mark.parametrize("busy", [1, 1000])
+def test_images_or_weights_that_all_share(busy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY", busy)
+    images, weights, options = CASES["PyTorch"]
+    for axes, x, w in (
+        ((0, None), drawn((3, *images)), drawn(weights)),
+        ((None, 0), drawn(images), drawn((3, *weights))),
+    ):
+        right, found = (
+            jax.vmap(way, axes)(x, w) for way in (partial(reference, options), partial(formed, apart, options))
+        )
+        close(found, right, 2e-6)
+
+
 def test_a_traced_convolution_is_done_with_its_own_parameters() -> None:
     x, w = jnp.arange(4.0).reshape(1, 4, 1), jnp.array([1.0, 10.0]).reshape(2, 1, 1)
     options = {"dimension_numbers": ("NHC", "HIO", "NHC")}
     [equation] = jax.make_jaxpr(partial(reference, options))(x, w).eqns
     assert convolution(x, w, equation.params).ravel().tolist() == [10, 21, 32]
-
-
-def test_patches_are_the_same_by_gather_and_by_slices() -> None:
-    how = Convolution((2, 1), ((1, 0), (0, 2)), (1, 2), (1, 2), 1, 1, None, None)
-    x = jnp.arange(2 * 5 * 4 * 2.0).reshape(2, 5, 4, 2)
-    found, same = (jax.jit(partial(way, how, kernel=(2, 3)))(x) for way in (unfold, slices))
-    assert found.shape == (2, 3, 5, 6, 2)
-    np.testing.assert_array_equal(found, same)
-    assert found[0, 0, 0, :, 0].tolist() == [0, 0, 0, 0, 2, 4]  # a row of zeros above; every second pixel of the first
