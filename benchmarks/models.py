@@ -7,6 +7,7 @@ is rewritten of takes minutes a round on a CPU and is timed once.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 import time
@@ -29,6 +30,7 @@ from fedloom.tasks import Task, forms
 
 CLIENTS, FRACTION, BATCH, LR = 100, 0.1, 10, 0.1
 TRACED = "nothing rewritten"
+TORCH: dict[str, Any] = {}  # the module and the optimizer of PyTorch's own loop, in its process
 Round = Callable[[], Any]
 Loop = Callable[[np.ndarray, np.ndarray], Any]
 """Images and labels → one epoch over them, done."""
@@ -61,12 +63,11 @@ def keras() -> tuple[Task, Loop]:
     return task, loop
 
 
-def torch() -> tuple[Task, Loop]:
-    """PyTorch, and its loop, on a GPU where there is one."""
-    import torch
+def torch_cnn() -> Any:
+    """The CNN in PyTorch."""
     from torch import nn
 
-    module = nn.Sequential(
+    return nn.Sequential(
         nn.Conv2d(1, 32, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
@@ -78,20 +79,32 @@ def torch() -> tuple[Task, Loop]:
         nn.ReLU(),
         nn.Linear(512, 10),
     )
-    task, device = fl.tasks.from_torch(module, inputs=(1, 28, 28)), "cuda" if torch.cuda.is_available() else "cpu"
 
-    def loop(x: np.ndarray, y: np.ndarray) -> None:
-        module.to(device)
-        images, labels = torch.from_numpy(x[:, None]).to(device), torch.from_numpy(y).long().to(device)
-        optimizer = torch.optim.SGD(module.parameters(), lr=LR)
-        for i in range(0, len(x), BATCH):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(module(images[i : i + BATCH]), labels[i : i + BATCH]).backward()
-            optimizer.step()
-        if device == "cuda":
-            torch.cuda.synchronize()
 
-    return task, loop
+def torch() -> tuple[Task, Loop]:
+    """PyTorch, and its loop in a process of its own: beside torchax, CUDA's own kernels are not found."""
+    task = fl.tasks.from_torch(torch_cnn(), inputs=(1, 28, 28))
+    pool = multiprocessing.get_context("spawn").Pool(1)
+    return task, lambda x, y: pool.apply(torch_epoch, (x, y))
+
+
+def torch_epoch(x: np.ndarray, y: np.ndarray) -> None:
+    """PyTorch's own loop, on a GPU where there is one."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if not TORCH:
+        TORCH["module"] = torch_cnn().to(device)
+        TORCH["optimizer"] = torch.optim.SGD(TORCH["module"].parameters(), lr=LR)
+    module, optimizer = TORCH["module"], TORCH["optimizer"]
+    images, labels = torch.from_numpy(x[:, None]).to(device), torch.from_numpy(y).long().to(device)
+    for i in range(0, len(x), BATCH):
+        optimizer.zero_grad()
+        cross_entropy(module(images[i : i + BATCH]), labels[i : i + BATCH]).backward()
+        optimizer.step()
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def flax() -> tuple[Task, Loop]:
