@@ -1,6 +1,6 @@
 """One process, many devices: seconds a round on 1, 2, 4, … devices, the same experiment; the results must agree.
 
-On CPUs each core is a device of its own. MNIST dealt IID; every client in every round; E = 1, B = 10.
+On CPUs each core is a device of its own. MNIST dealt IID; every client in every round; E = 1.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def main(
     clients: Annotated[int, typer.Option(help="how many clients, all in every round")] = 160,
     virtual: Annotated[int, typer.Option(help="show the CPU to JAX as so many devices; 0: its cores")] = 0,
     rounds: Annotated[int, typer.Option(help="rounds in one timing")] = 2,
+    batch: Annotated[int, typer.Option(help="examples in a batch")] = 10,
     repeat: Annotated[int, typer.Option(help="timings of each; the median counts")] = 3,
 ) -> None:
     """Time rounds, compare the models, and record both."""
@@ -30,7 +31,7 @@ def main(
     there = len(fl.engines.devices.devices())
     counts = [int(n) for n in devices.split(",")] if devices else [2**i for i in range(there.bit_length())]
     data = fl.data.mnist().partition(fl.partition.iid(clients))
-    how = fl.fedavg(fraction=1.0, epochs=1, batch_size=10, lr=0.1)
+    how = fl.fedavg(fraction=1.0, epochs=1, batch_size=batch, lr=0.1)
     rows, first = [], None
     for n in counts:
         program = fl.engines.compiled(devices=n).program(data, fl.tasks.two_nn(), [how], [0])
@@ -43,7 +44,7 @@ def main(
         rows.append({"devices": n, "seconds_a_round": times[1:], "largest_difference": apart})
         faster = statistics.median(rows[0]["seconds_a_round"]) / seconds
         print(f"{n:>3} devices  {seconds:.4f} s a round, {faster:.2f} times as fast; apart by {apart:.1e}", flush=True)
-    timing.keep("mesh", clients=clients, rows=rows)
+    timing.keep("mesh", clients=clients, batch=batch, rows=rows)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, Key, UInt32
@@ -56,4 +57,13 @@ def shuffle(
         other = jnp.where(other < 0, other + n, other)
         coin = mix(jnp.maximum(x, other).astype(jnp.uint32) ^ bits[r]) & 1
         x = jnp.where(coin == 1, other, x)
-    return x
+    return lax.platform_dependent(x, cpu=kept, default=lambda x: x)
+
+
+def kept(x: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+    """The same numbers, certainly in memory: an optimisation barrier is dropped before operations are fused, a loop is
+    not, even one that never turns (no number is negative). Where all rounds of a shuffle are fused into what looks
+    something up by it, XLA's CPU backend of JAX 0.11 takes minutes to compile that.
+    """
+    turns = (x.ravel()[:1] < 0).any().astype(jnp.int32)
+    return lax.fori_loop(0, turns, lambda _, x: x + 1, x)

@@ -26,6 +26,7 @@ from fedloom.runs.sweep import with_number
 WIDEST = 3  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
 LAG = 2  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
+FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 10  # evaluations before anybody can lose
 
 Begin = Callable[[Sequence[str]], Watch]
@@ -120,12 +121,11 @@ class Tuning:
         self.run(points, raced=True)
 
     def run(self, points: Sequence[Point], raced: bool) -> None:
-        """Run points, against each other and those before or each to its end, unless they are known."""
+        """Run points, raced or each until it gets there or fails, unless they are known."""
         known = [trial for point in points if (trial := self.partial.find(point, raced))]
         self.trials = [t for t in self.trials if t.point not in points] + known
         new = [point for point in points if not self.partial.find(point, raced)]
-        rivals = self.trials if raced else None
-        for trials in race(self.cell, self.data, self.engine, new, rivals, self.begin):
+        for trials in race(self.cell, self.data, self.engine, new, self.trials, raced, self.begin):
             self.partial.add(trials, raced)
             self.trials += trials
 
@@ -177,34 +177,32 @@ def race(
     data: FederatedData,
     engine: Compiled,
     points: Sequence[Point],
-    rivals: Sequence[Trial] | None,
+    before: Sequence[Trial],
+    raced: bool,
     begin: Begin | None = None,
 ) -> Iterator[list[Trial]]:
-    """Run points to the last target, side by side as far as they fit: the trials of one group after another. With
-    rivals, those who ran before and the others beside it, whoever cannot win any more stops; with ``None``, everybody
-    runs to the end.
+    """Run points to the last target, side by side as far as they fit: the trials of one group after another. Raced
+    against each other and those before, whoever cannot win any more stops; not raced, only who has failed.
     """
     e, target = cell.experiment, cell.targets[-1]
     task, algorithm = e.build_task(data), e.build_algorithm()
-    before = None if rivals is None else list(rivals)
     size = engine.group(data, task, algorithm)
     for start in range(0, len(points), size):
         group = points[start : start + size]
-        fewest = min((c for t in before or () if (c := t.crossing(target)) is not None), default=None)
-        cap = e.rounds if fewest is None else min(e.rounds, -int(-fewest // e.every) * e.every)
+        fewest = min((c for t in before if (c := t.crossing(target)) is not None), default=None)
+        cap = min(e.rounds, -int(-fewest // e.every) * e.every) if raced and fewest is not None else e.rounds
         settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
         labels = [label(cell, point) for point in group]
         runs = train(
             engine, data, task, [tuned(algorithm, lr, decay) for lr, decay, _ in group], [seed for *_, seed in group],
             settings, [None] * len(group), labels, begin(labels) if begin else None,
-            None if before is None else losing(target, group, before),
+            (losing if raced else failing)(target, group, before),
         )  # fmt: skip
         if any(run.stopped.startswith("interrupted") for run in runs):
             raise KeyboardInterrupt
         trials = [trial(run, point) for run, point in zip(runs, group, strict=True)]
         yield trials
-        if before is not None:
-            before += trials
+        before = [*before, *trials]
 
 
 def label(cell: Cell, point: Point) -> str:
@@ -241,12 +239,25 @@ def losing(
     return over
 
 
-def is_behind(history: History, leader: History) -> bool:
-    """Whether the leader was there in half the rounds."""
+def failing(
+    target: float, points: Sequence[Point], before: Sequence[Trial]
+) -> Callable[[Sequence[History]], Collection[int]]:
+    """Who need not go on: whoever is far behind another seed that got there at the same rate."""
+    ahead = [[t.history for t in before if t.point[:2] == point[:2] and t.reached(target) is not None]
+             for point in points]  # fmt: skip
+
+    def over(histories: Sequence[History]) -> Collection[int]:
+        return [i for i, h in enumerate(histories) if any(is_behind(h, other, FAILED) for other in ahead[i])]
+
+    return over
+
+
+def is_behind(history: History, leader: History, lag: float = LAG) -> bool:
+    """Whether the leader was there so many times sooner."""
     if len(history) <= WARM or history is leader:
         return False
     there = leader.crossing(ACCURACY, history.best(ACCURACY))
-    return there is not None and LAG * there < history.last("round")
+    return there is not None and lag * there < history.last("round")
 
 
 def trial(run: Run, point: Point) -> Trial:

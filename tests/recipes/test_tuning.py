@@ -99,6 +99,15 @@ def test_whoever_takes_twice_the_leaders_rounds_has_lost() -> None:
     assert list(tuning.losing(0.9, alone, before)([short])) == []  # too early to tell
 
 
+def test_whoever_takes_three_times_the_rounds_of_another_seed_has_failed() -> None:
+    reached = Trial(0.1, 1.0, 0, "", tuple((i, 0.1 * i) for i in range(10)))  # 50 % in round 5, 90 % in round 9
+    stuck = lambda rounds: history(*([0.0] + [0.5] * rounds))  # noqa: E731
+    repeated = tuning.failing(0.9, [(0.1, 1.0, 1), (0.1, 1.0, 2)], [reached])
+    assert list(repeated([stuck(15), stuck(16)])) == [1]
+    assert list(tuning.failing(0.9, [(0.2, 1.0, 1)], [reached])([stuck(16)])) == []  # another rate's
+    assert list(tuning.failing(0.95, [(0.1, 1.0, 1)], [reached])([stuck(16)])) == []  # which did not get there either
+
+
 @pytest.mark.usefixtures("scripted")
 def test_a_goal_that_is_missed_is_worth_a_finer_grid(generated: Callable[..., FederatedData]) -> None:
     data, engine = generated([5]), compiled()
