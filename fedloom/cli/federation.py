@@ -70,6 +70,9 @@ def server_command(
     patience_: Annotated[
         float, typer.Option("--wait-seconds", help="seconds to wait for more participants, and for them to come back")
     ] = 10.0,
+    forget_: Annotated[
+        float, typer.Option("--forget-seconds", help="seconds after which whoever has gone counts no more, until back")
+    ] = 3600.0,
     most_examples: Annotated[int, typer.Option(help="more examples than this are not believed")] = 10_000_000,
     most_norm: Annotated[float, typer.Option(help="updates with a larger norm are refused")] = float("inf"),
     offences: Annotated[int, typer.Option(help="refused updates after which a participant is left out")] = 3,
@@ -99,8 +102,8 @@ def server_command(
     with told(debug):
         experiment = described(file, fields)
         rules = Rules(
-            begin=begin, over=over, quorum=quorum, deadline=deadline_, patience=patience_, examples=most_examples,
-            norm=most_norm, offences=offences,
+            begin=begin, over=over, quorum=quorum, deadline=deadline_, patience=patience_, forget=forget_,
+            examples=most_examples, norm=most_norm, offences=offences,
         )  # fmt: skip
         secured(keys, insecure)
         if revoked is None and keys is not None and (beside := keys.parent / "revoked.json").is_file():

@@ -158,11 +158,15 @@ class Coordinator:
             self._lose(name, "its connection has ended")
 
     def _mark(self, name: str, ready: bool) -> None:
-        """Note since when a participant cannot be asked, if it cannot."""
-        if ready:
-            self.away.pop(name, None)
-        else:
-            self.away.setdefault(name, self.clock())
+        """Note since when a participant cannot be asked, if it cannot. The first who is back of those that were all
+        forgotten makes no round of its own: others may be on their way.
+        """
+        now = self.clock()
+        if not ready:
+            self.away.setdefault(name, now)
+        elif (since := self.away.pop(name, None)) is not None and now - since > self.rules.forget:
+            alone = not any(there.ready for other, there in self.present.items() if other != name)
+            self.not_before = max(self.not_before, now + self.rules.patience * alone)
 
     def _left_out(self, name: str) -> bool:
         """Whether a participant is in quarantine."""
@@ -335,8 +339,10 @@ class Coordinator:
 
     @property
     def m(self) -> int:
-        """How many updates a round is to have, of those that are not in quarantine."""
-        return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined))
+        """How many updates a round is to have."""
+        forgotten = self.clock() - self.rules.forget
+        gone = sum(since < forgotten and not self._left_out(name) for name, since in self.away.items())
+        return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined - gone))
 
     def _back_by(self) -> list[float]:
         """Until when one waits for those who cannot be asked; whoever has gone for good delays one round."""

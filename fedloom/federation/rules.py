@@ -12,7 +12,7 @@ from fedloom.errors import number, require, whole
 class Rules:
     """How rounds begin and end, and what is believed of participants.
 
-    With m = max(C·K, 1), K the participants that have ever come and are not in quarantine, a round
+    With m = max(C·K, 1), K the participants that have come and are neither forgotten nor in quarantine, a round
 
         asks      ⌈over · m⌉ of those who are there and ready,
         ends      when m updates are there; or nobody is left to wait for, or time is up, and ⌈quorum · m⌉ are there,
@@ -25,6 +25,7 @@ class Rules:
         deadline: seconds that a round may take.
         patience: seconds that one waits for a participant that has gone, or is not ready, before rounds begin without
             it; and for participants to come back after the server has been away.
+        forget: seconds after which a participant that has gone, or is not ready, counts no more, until it is back.
         pause: seconds between a void round and the next.
         beat: seconds between two signs of life.
         missed: so many missing in a row, and a participant is gone.
@@ -43,6 +44,7 @@ class Rules:
     quorum: float = 2 / 3
     deadline: float = 600.0
     patience: float = 10.0
+    forget: float = 3600.0
     pause: float = 1.0
     beat: float = 2.0
     missed: int = 3
@@ -55,7 +57,7 @@ class Rules:
         whole("begin", self.begin, 1)
         number("over", self.over, "at least 1", lambda over: over >= 1)
         number("quorum", self.quorum, "above 0 and at most 1", lambda quorum: 0 < quorum <= 1)
-        for name in ("deadline", "beat"):
+        for name in ("deadline", "beat", "forget"):
             number(name, getattr(self, name), "above 0 seconds", lambda seconds: seconds > 0)
         for name in ("patience", "pause"):
             number(name, getattr(self, name), "at least 0 seconds", lambda seconds: seconds >= 0)

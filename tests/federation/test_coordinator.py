@@ -318,6 +318,33 @@ def test_silence_is_leaving() -> None:
     assert set(desk.c.present) == {"a"}
 
 
+def test_whoever_has_gone_for_long_counts_no_more_until_it_is_back() -> None:
+    desk = Desk(Rules(begin=4, quorum=1.0, patience=10.0, forget=100.0))
+    desk.come("a", "b", "c", "d")
+    for name in "cd":
+        desk.c.leave(name, desk.posts[name])
+    desk.tick(100.0)
+    assert desk.c.m == 4 and desk.c.opened is None
+    desk.tick(0.1)
+    assert desk.c.m == 2 and desk.asked() == {"a", "b"}
+    desk.come("c")
+    assert desk.c.m == 3
+
+
+def test_of_all_that_were_forgotten_the_first_who_is_back_waits_for_others() -> None:
+    desk = Desk(Rules(begin=2, quorum=1.0, patience=10.0, forget=100.0))
+    desk.come("a", "b")
+    for name in "ab":
+        desk.c.leave(name, desk.posts[name])
+    desk.now += 101.0
+    desk.come("a")
+    desk.tick(9.9)
+    assert desk.c.m == 1 and desk.c.opened is None
+    desk.come("b")
+    desk.tick(0.1)
+    assert desk.c.m == 2 and desk.asked() == {"a", "b"}
+
+
 def test_those_who_are_not_ready_are_not_asked() -> None:
     desk = Desk(Rules(begin=3, quorum=0.5, patience=10.0))
     desk.come("a", "b")
