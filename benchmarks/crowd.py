@@ -18,7 +18,7 @@ import fedloom as fl
 from fedloom.federation.arithmetic import Arithmetic
 from fedloom.federation.channel import Channel, GrpcLine
 from fedloom.federation.disk import Disk
-from fedloom.federation.identity import Keys
+from fedloom.federation.keys import Keys
 from fedloom.federation.outbox import Trained
 from fedloom.federation.participant import Participant
 from fedloom.federation.service import in_a_thread

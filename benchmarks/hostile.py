@@ -28,9 +28,9 @@ import typer
 from safetensors.numpy import load, save
 from timing import keep
 
-from fedloom.federation import identity
+from fedloom.federation.authority import init, issue, revoke
 from fedloom.federation.disk import digest
-from fedloom.federation.identity import Keys
+from fedloom.federation.keys import Keys
 from fedloom.federation.wire import CHUNK, LARGEST, PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Chunk, Place, Update, Verdict, Want
 
@@ -56,14 +56,14 @@ class Federation:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         self.folder, self.rounds, self.port, self.page = folder, rounds, free(), free()
-        self.keys = identity.init(folder / "keys", "hostile", now=datetime.now(UTC) - timedelta(days=9))
-        identity.issue(self.keys, "server", role="server", hosts=("localhost", "127.0.0.1"))
-        identity.issue(self.keys, "viewer", role="viewer")
-        identity.issue(self.keys, "expired", days=1, now=datetime.now(UTC) - timedelta(days=3))
+        self.keys = init(folder / "keys", "hostile", now=datetime.now(UTC) - timedelta(days=9))
+        issue(self.keys, "server", role="server", hosts=("localhost", "127.0.0.1"))
+        issue(self.keys, "viewer", role="viewer")
+        issue(self.keys, "expired", days=1, now=datetime.now(UTC) - timedelta(days=3))
         for name in HONEST:
-            identity.issue(self.keys, name)
-        self.others = identity.init(folder / "others", "another")
-        identity.issue(self.others, "a")
+            issue(self.keys, name)
+        self.others = init(folder / "others", "another")
+        issue(self.others, "a")
         self.processes: list[subprocess.Popen[bytes]] = []
         self.last = 0.0
         atexit.register(self.stop)
@@ -126,7 +126,7 @@ class Federation:
     def fresh(self, name: str) -> Intruder:
         """Somebody with a certificate of its own."""
         if not (self.keys / name).exists():
-            identity.issue(self.keys, name)
+            issue(self.keys, name)
         return Intruder(self.port, self.as_keys(name))
 
 
@@ -174,7 +174,7 @@ async def a_servers(f: Federation) -> str:
 async def revoked_before(f: Federation) -> str:
     one = f.fresh("revoked")
     await one.channel.close()
-    identity.revoke(f.keys, "revoked")
+    revoke(f.keys, "revoked")
     return await tried(f.as_keys("revoked"), f)
 
 
@@ -182,7 +182,7 @@ async def revoked_while_there(f: Federation) -> str:
     async with f.fresh("leaver") as one:
         attending = await one.attend(ready=False)
         await order(attending, "welcome")
-        identity.revoke(f.keys, "leaver")
+        revoke(f.keys, "leaver")
         began = time.monotonic()
         ended = await code(order(attending, "over", beat=2.0))
         return f"{ended}, after {time.monotonic() - began:.1f} s; again: {await code(one.held(NOBODY))}"
@@ -192,7 +192,7 @@ async def revoked_and_silent(f: Federation) -> str:
     async with f.fresh("sulker") as one:
         attending = await one.attend(ready=False)
         await order(attending, "welcome")
-        identity.revoke(f.keys, "sulker")
+        revoke(f.keys, "sulker")
         began = time.monotonic()
         ended = await code(order(attending, "refusal", beat=99.0))
         return f"refused ({ended}), after {time.monotonic() - began:.1f} s"

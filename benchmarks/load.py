@@ -35,7 +35,7 @@ from timing import RESULTS, device, keep
 import fedloom as fl
 from fedloom.federation import Rules
 from fedloom.federation.arithmetic import arithmetic
-from fedloom.federation.identity import init, issue
+from fedloom.federation.authority import init, issue
 from fedloom.runs.stopping import Stop
 
 SPAWN = get_context("spawn")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedloom.federation import identity
+from fedloom.federation.authority import init, issue
 from fedloom.federation.points import CRASH, POINTS
 
 Event = dict[str, Any]
@@ -77,10 +77,10 @@ def said(folder: Path) -> list[Event]:
 
 def keys(folder: Path, names: Sequence[str]) -> Path:
     """An authority with a server's certificate and some participants'."""
-    identity.init(folder, "a benchmark")
-    identity.issue(folder, "server", hosts=["localhost", "127.0.0.1"], role="server")
+    init(folder, "a benchmark")
+    issue(folder, "server", hosts=["localhost", "127.0.0.1"], role="server")
     for name in names:
-        identity.issue(folder, name)
+        issue(folder, name)
     return folder
 
 

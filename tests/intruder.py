@@ -16,15 +16,16 @@ import numpy as np
 from weather import TINY
 
 import fedloom as fl
-from fedloom.federation import identity
 from fedloom.federation.arithmetic import arithmetic
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.door import SERVICE, Door, opened
-from fedloom.federation.identity import Keys, Revoked
+from fedloom.federation.folder import REVOKED
 from fedloom.federation.journal import Journal
+from fedloom.federation.keys import Keys
 from fedloom.federation.log import sparing
+from fedloom.federation.revoked import Revoked
 from fedloom.federation.rules import Rules
 from fedloom.federation.service import Service
 from fedloom.federation.wire import PROTOCOL
@@ -63,7 +64,7 @@ class Site:
         loop = asyncio.get_running_loop()
         self.coordinator = Coordinator(course, journal, self.disk, loop.time, "a-run", sparing(note))
         self.service = Service(self.coordinator)
-        self.door = Door(self.service, Revoked(self.folder / "keys" / identity.REVOKED))
+        self.door = Door(self.service, Revoked(self.folder / "keys" / REVOKED))
         keys = partial(Keys.read, self.folder / "keys" / "server")
         server, self.port = await opened(self.door, "127.0.0.1:0", keys, 1000)
         running = asyncio.create_task(self.service.run())

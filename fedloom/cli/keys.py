@@ -15,8 +15,9 @@ from rich.text import Text
 
 from fedloom.cli.shared import Debug, Json, Quiet, tell, told
 from fedloom.errors import require
-from fedloom.federation import identity
-from fedloom.federation.identity import Issued
+from fedloom.federation import authority, certificate
+from fedloom.federation.folder import BROWSER, CA
+from fedloom.federation.ledger import Issued, issued
 
 keys_app = typer.Typer(
     help="Say who may take part: an authority of one's own, and a certificate for everyone.", no_args_is_help=True
@@ -42,8 +43,8 @@ def init_command(
     Example: fedloom keys init keys --name "Hospitals of the north"
     """
     with told(debug):
-        made = identity.init(folder, name)
-        shown = identity.fingerprint((made / identity.CA).read_bytes())
+        made = authority.init(folder, name)
+        shown = certificate.fingerprint((made / CA).read_bytes())
         tell(quiet, False, None, f"Authority: {escape(str(made))}, for ten years", f"Fingerprint: {shown}",
              "Next: certificates for the server and for everyone who takes part, with fedloom keys issue")  # fmt: skip
 
@@ -81,11 +82,11 @@ def issue_command(
         role = "viewer" if viewer else "client" if server is None else "server"
         hosts = server.split(",") if server is not None else []
         passphrase = secrets.token_urlsafe(12) if browser else None
-        given = identity.issue(folder, name, hosts=hosts, days=days, role=role, browser=passphrase)
+        given = authority.issue(folder, name, hosts=hosts, days=days, role=role, browser=passphrase)
         tell(quiet, False, None, f"{given.name} ({given.role}): {escape(str(folder / name))}, "
              f"serial {given.serial[:8]}, until {given.until:%Y-%m-%d}")  # fmt: skip
         if passphrase:
-            tell(quiet, False, None, f"Passphrase of {identity.BROWSER}, shown this once: {passphrase}")
+            tell(quiet, False, None, f"Passphrase of {BROWSER}, shown this once: {passphrase}")
 
 
 @keys_app.command("revoke")
@@ -107,7 +108,7 @@ def revoke_command(
       fedloom keys revoke keys st-mary --serial 3f9a02c1
     """
     with told(debug):
-        revoked = identity.revoke(folder, name, serial)
+        revoked = authority.revoke(folder, name, serial)
         lines = [f"Revoked: {line.name}, serial {line.serial[:8]}" for line in revoked]
         tell(quiet, False, None, *(lines or [f"Nothing to do: {escape(name)} was revoked before"]))
 
@@ -119,7 +120,7 @@ def list_command(folder: Folder, json_: Json = False, debug: Debug = False) -> N
     Example: fedloom keys list keys
     """
     with told(debug):
-        lines, now = identity.issued(folder), datetime.now(UTC)
+        lines, now = issued(folder), datetime.now(UTC)
         tell(False, json_, [as_json(line, now) for line in lines], table(lines, now))
 
 

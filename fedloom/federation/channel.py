@@ -13,7 +13,8 @@ from google.protobuf.message import Message
 from fedloom.errors import require
 from fedloom.federation.address import is_loopback, parted
 from fedloom.federation.door import FOLDED, NAME, SERVICE
-from fedloom.federation.identity import Keys, check_name
+from fedloom.federation.identity import check_name
+from fedloom.federation.keys import Keys
 from fedloom.federation.participant import Lost, Rejected
 from fedloom.federation.wire import LARGEST, Malformed, decoded
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want

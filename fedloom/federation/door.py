@@ -19,9 +19,12 @@ from google.protobuf.message import Message
 
 from fedloom.errors import IdentityError, require
 from fedloom.federation.address import is_loopback
+from fedloom.federation.certificate import expiry_of
 from fedloom.federation.identity import NAME as NAMED
-from fedloom.federation.identity import Identity, Keys, Revoked, expiry_of, identity_of
+from fedloom.federation.identity import Identity, identity_of
+from fedloom.federation.keys import Keys
 from fedloom.federation.log import printable
+from fedloom.federation.revoked import Revoked
 from fedloom.federation.schema import Unfit
 from fedloom.federation.service import Gone, Service
 from fedloom.federation.wire import LARGEST, Malformed, decoded

@@ -20,15 +20,19 @@ import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
 from fedloom.errors import CheckpointError, IdentityError, require
 from fedloom.federation.address import is_loopback, parted
+from fedloom.federation.certificate import expiry_of
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
 from fedloom.federation.door import Door, opened
-from fedloom.federation.identity import CA, CERT, KEY, Keys, Revoked, expiry_of, identity_of
+from fedloom.federation.folder import CA, CERT, KEY
+from fedloom.federation.identity import identity_of
 from fedloom.federation.journal import Journal
+from fedloom.federation.keys import Keys
 from fedloom.federation.log import Log, lines, several, silent, sparing
 from fedloom.federation.page import Page, start_page
 from fedloom.federation.points import from_environment
+from fedloom.federation.revoked import Revoked
 from fedloom.federation.service import Service
 from fedloom.federation.status import status
 from fedloom.runs.result import HISTORY, MODEL, Run
@@ -46,7 +50,7 @@ class Place:
         folder: where everything is kept: a server that is begun again with the same folder goes on.
         address: ``host:port`` for participants.
         page: ``host:port`` of the live page; ``None`` shows none.
-        keys: the server's folder of :func:`fedloom.federation.identity.issue`; ``None`` secures nothing, which only
+        keys: the server's folder of :func:`fedloom.federation.authority.issue`; ``None`` secures nothing, which only
             this machine's own address may.
         revoked: the file of certificates that are no longer accepted.
         log: told of what happens, beside the folder's own log.

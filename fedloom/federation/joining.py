@@ -12,7 +12,7 @@ import numpy as np
 from fedloom.federation.channel import Channel
 from fedloom.federation.disk import Disk
 from fedloom.federation.hosting import signals
-from fedloom.federation.identity import Keys
+from fedloom.federation.keys import Keys
 from fedloom.federation.log import Log, silent
 from fedloom.federation.participant import Participant, Trainer
 from fedloom.federation.points import from_environment

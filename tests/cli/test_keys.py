@@ -10,8 +10,10 @@ from typer.testing import CliRunner, Result
 
 from fedloom.cli import app
 from fedloom.cli.keys import state, table
-from fedloom.federation import identity
-from fedloom.federation.identity import Issued, Keys, issue
+from fedloom.federation import certificate
+from fedloom.federation.authority import issue
+from fedloom.federation.keys import Keys
+from fedloom.federation.ledger import Issued
 
 NOW = datetime(2031, 6, 1, tzinfo=UTC)
 
@@ -52,7 +54,7 @@ def test_from_an_authority_to_a_list() -> None:
 
 def test_a_fingerprint_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     known = ":".join(["AB", "CD"] * 16)  # for rich, :AB: is a picture
-    monkeypatch.setattr(identity, "fingerprint", lambda _: known)
+    monkeypatch.setattr(certificate, "fingerprint", lambda _: known)
     assert f"Fingerprint: {known}\n" in keys("init", "keys").stdout
 
 

@@ -14,11 +14,11 @@ import pytest
 from intruder import ARITHMETIC, update
 from weather import Worker
 
-from fedloom.federation import identity
+from fedloom.federation.authority import init, issue
 from fedloom.federation.channel import Channel, GrpcLine
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.door import SERVICE
-from fedloom.federation.identity import Keys
+from fedloom.federation.keys import Keys
 from fedloom.federation.participant import Lost, Participant, Rejected
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Refusal, Verdict, Welcome, Work
 
@@ -61,9 +61,9 @@ class Student(Worker):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    keys = identity.init(tmp_path_factory.mktemp("channel") / "keys", "here")
-    identity.issue(keys, "server", role="server", hosts=("localhost",))
-    identity.issue(keys, "a")
+    keys = init(tmp_path_factory.mktemp("channel") / "keys", "here")
+    issue(keys, "server", role="server", hosts=("localhost",))
+    issue(keys, "a")
     return keys
 
 

@@ -17,9 +17,9 @@ import pytest
 from intruder import GOOD, Intruder, Site, order, update
 
 import fedloom.federation.door as module
-from fedloom.federation import identity
+from fedloom.federation.authority import init, issue, revoke
 from fedloom.federation.disk import digest
-from fedloom.federation.identity import Keys
+from fedloom.federation.keys import Keys
 from fedloom.federation.rules import Rules
 from fedloom.federation.wire import CHUNK, LARGEST, PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Chunk, Update, Verdict, Want
@@ -31,14 +31,14 @@ CODE = grpc.StatusCode
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("door")
-    keys = identity.init(folder / "keys", "here", now=datetime.now(UTC) - timedelta(days=9))
-    identity.issue(keys, "server", role="server", hosts=("localhost",))
+    keys = init(folder / "keys", "here", now=datetime.now(UTC) - timedelta(days=9))
+    issue(keys, "server", role="server", hosts=("localhost",))
     for name in ("a", "b", "late", "gone"):
-        identity.issue(keys, name)
-    identity.issue(keys, "viewer", role="viewer")
-    identity.issue(keys, "past", days=1, now=datetime.now(UTC) - timedelta(days=3))
-    other = identity.init(folder / "others", "there")
-    identity.issue(other, "a")
+        issue(keys, name)
+    issue(keys, "viewer", role="viewer")
+    issue(keys, "past", days=1, now=datetime.now(UTC) - timedelta(days=3))
+    other = init(folder / "others", "there")
+    issue(other, "a")
     return folder
 
 
@@ -101,7 +101,7 @@ def test_a_certificate_that_is_revoked_ends_what_is_under_way(site: Site) -> Non
             pushing = gone.stream("Push")
             await pushing.write(Chunk(file="0" * 64, size=90, content=b"x").SerializeToString())
             await asyncio.sleep(0.1)
-            identity.revoke(site.folder / "keys", "gone")
+            revoke(site.folder / "keys", "gone")
             began = asyncio.get_running_loop().time()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await order(attending, "rest")

@@ -12,7 +12,7 @@ import fedloom as fl
 from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, CheckpointError
-from fedloom.federation import identity
+from fedloom.federation.authority import init, issue
 from fedloom.federation.course import course
 from fedloom.federation.hosting import Place, alone, hosted, standing
 from fedloom.federation.joining import Joined, Way, joined
@@ -33,10 +33,10 @@ TASK, WORK = fl.tasks.logistic(), fl.fedavg(fraction=1.0, lr=0.1, batch_size=10)
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("authority") / "keys"
-    identity.init(folder, "test")
-    identity.issue(folder, "server", hosts=["localhost"], role="server")
+    init(folder, "test")
+    issue(folder, "server", hosts=["localhost"], role="server")
     for k in range(K):
-        identity.issue(folder, f"p{k}")
+        issue(folder, f"p{k}")
     return folder
 
 

@@ -24,8 +24,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedloom.errors import ArgumentError, FedloomError, MissingExtra
-from fedloom.federation import identity
 from fedloom.federation import page as module
+from fedloom.federation.authority import init, issue
 from fedloom.federation.page import Page, start_page
 
 MISSING = (
@@ -108,10 +108,10 @@ def ask(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = identity.init(tmp_path_factory.mktemp("home") / "keys", "Hospitals of the north")
-    identity.issue(made, "server", role="server", hosts=["127.0.0.1"])
-    identity.issue(made, "operator", role="viewer")
-    identity.issue(made, "clinic")
+    made = init(tmp_path_factory.mktemp("home") / "keys", "Hospitals of the north")
+    issue(made, "server", role="server", hosts=["127.0.0.1"])
+    issue(made, "operator", role="viewer")
+    issue(made, "clinic")
     return made
 
 
