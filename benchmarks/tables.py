@@ -234,7 +234,7 @@ def models() -> str:
     for result in read("models-*.json"):
         every = {name: statistics.median(times) for name, times in result["seconds_a_round"].items()}
         libraries = [name for name in every if f"{name}, its own loop" in every]
-        cell = lambda name: f"{every[name]:.3g} ({every[name] / every['built in']:.2f} ×)"  # noqa: B023, E731
+        cell = lambda name: f"{every[name]:.3g} ({every[name] / every['built in']:.2f} ×)" if name in every else "–"  # noqa: B023, E731
         blocks += [row([f"seconds a round, {result['device']}", "compiled", "nothing rewritten", "its own loop"])]
         blocks += [row(["---"] * 4), row(["built in", f"{every['built in']:.3g}", "", ""])]
         for name in libraries:

@@ -139,11 +139,9 @@ class Arithmetic:
             given, updates: of those that count, in the same order.
             everyone: K, how many participants there are.
         """
-        one = jax.tree.map(lambda a: a[None], state)
-        total = (self._kept if self.algorithm.stacked else self._added)(one, given, updates)
-        mean, norm = _mean(total)
-        ahead: ServerState = member(_apply(self._stacked, one, mean, total.aside, np.float32(everyone)), 0)
-        return ahead, float(norm[0])
+        total = (self._kept if self.algorithm.stacked else self._added)(state, given, updates)
+        mean, aside, norm = _mean(total)
+        return _apply(self._stacked, state, mean, aside, np.float32(everyone)), float(norm[0])
 
     @cached_property
     def _stacked(self) -> Algorithm:
@@ -152,13 +150,15 @@ class Arithmetic:
     def _reply(self, state: ServerState, update: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
         """An update as trees, nothing where it is hidden."""
         like = {"update": state.variables, "aside": state.aside}
-        given = {name: update[name] if name in update else np.zeros(a.shape[1:], a.dtype)
+        given = {name: update[name] if name in update else np.zeros(a.shape, a.dtype)
                  for name, a in zip(names(like), jax.tree.leaves(like), strict=True)}  # fmt: skip
         return unflatten(like, given)
 
     def _added(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
         """Σ weight · update, one after the other."""
-        zeros = jax.tree.map(jnp.zeros_like, {"update": state.variables, "aside": state.aside})
+        zeros = jax.tree.map(
+            lambda a: jnp.zeros((1, *a.shape), a.dtype), {"update": state.variables, "aside": state.aside}
+        )
         total = Total(zeros["update"], jnp.zeros(1), zeros["aside"], jnp.zeros(1), jnp.zeros(1))
         for one, update in zip(given, updates, strict=True):
             total = _more(self.algorithm, total, self._reply(state, update), np.float32(one.examples))
@@ -173,7 +173,7 @@ class Arithmetic:
         read = {need.name: np.array([[one.readings[need.name] for one in given]], np.float32)
                 for need in self.algorithm.readings}  # fmt: skip
         held = Total(every["update"], jnp.zeros(1), aside, jnp.zeros(1), jnp.zeros(1))
-        return _weighed(self.plan, self._stacked, held, read, state.round, sizes)
+        return _weighed(self.plan, self._stacked, held, read, jnp.asarray(state.round)[None], sizes)
 
     @cached_property
     def plan(self) -> Plan:
@@ -197,7 +197,7 @@ def shapes(tree: PyTree) -> dict[str, Any]:
     return dict(zip(names(tree), jax.tree.leaves(tree), strict=True))
 
 
-@jax.jit
+@partial(jax.jit, donate_argnames="total")
 def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples: Array) -> Total:
     """A sum with one update more; the same operation as in :mod:`fedloom.engines.lanes`, so that bits agree."""
     update, counts = algorithm.combiner.heard(reply["update"])
@@ -221,12 +221,14 @@ def _weighed(
     return Round(never, plan, algorithm, view, {}, never).weighed(held, read, round, clients)
 
 
-@jax.jit
-def _mean(total: Total) -> tuple[Variables, Array]:
-    """The mean update and its norm; apart from the step that follows, or they would be rounded together."""
+@partial(jax.jit, donate_argnames="total")
+def _mean(total: Total) -> tuple[Variables, PyTree, Array]:
+    """The mean update, what is told aside, and the mean's norm; apart from the step that follows, or they would be
+    rounded together.
+    """
     somebody = jnp.where(total.weight > 0, total.weight, 1)
     mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
-    return mean, jax.vmap(optax.tree.norm)(mean.params)
+    return mean, total.aside, jax.vmap(optax.tree.norm)(mean.params)
 
 
 @partial(jax.jit, static_argnames="room")
@@ -236,11 +238,13 @@ def _shuffled(room: int, seed: Array, round: Array, participants: Array) -> Arra
     return shuffle(places, participants, words(stream(seed, COHORT, round)))
 
 
-@jax.jit
+@partial(jax.jit, donate_argnames=("mean", "aside"))
 def _apply(algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: Array) -> ServerState:
+    """The state after a mean update, by the operation of :mod:`fedloom.engines.program` for one experiment."""
     after = lambda a, s, u, told: a.apply(s, u, told, everyone)  # noqa: E731
-    done: ServerState = jax.vmap(after)(algorithm, state, mean, aside)
-    return done
+    one = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
+    done: ServerState = jax.vmap(after)(algorithm, one, mean, aside)
+    return member(done, 0)
 
 
 def told(like: Sent, arrays: Mapping[str, np.ndarray], first: Variables) -> Sent:

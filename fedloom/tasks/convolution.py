@@ -1,30 +1,14 @@
-"""Convolution: any that JAX has (strides, padding, dilation, groups, one to three dimensions, any order of axes), in
-the form that is fast where it is compiled for, its gradients too.
-"""
+"""Convolution: what there is to say about one, all but its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jax.custom_batching import custom_vmap
-
-from fedloom.tasks import patches
-from fedloom.tasks.rewriting import rewritten
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
-
-
-BUSY = 128  # images from which one model's convolution keeps a GPU busy
-FEW = 8  # channels up to which patches are small
-WRITTEN_OUT = 32  # models up to which their convolutions are written out one by one
+    from jaxtyping import Array
 
 
 @dataclass(frozen=True)
@@ -54,17 +38,7 @@ class Convolution:
         )  # fmt: skip
 
 
-def convolution(x: Array, w: Array, params: dict[str, Any]) -> Array:
-    """What ``lax.conv_general_dilated_p`` gives with these parameters."""
-    how, (images, weights, found) = _ordered(params)
-    x, w = x.transpose(images), w.transpose(weights)
-    patched = how.batch_groups == 1 and jnp.issubdtype(x.dtype, jnp.floating) and how.result in (None, x.dtype)
-    default = partial(apart, how) if patched else how.plain
-    y = lax.platform_dependent(x, w, cpu=partial(direct, how), default=default)
-    return y.transpose(np.argsort(found))
-
-
-def _ordered(params: dict[str, Any]) -> tuple[Convolution, tuple[tuple[int, ...], ...]]:
+def ordered(params: dict[str, Any]) -> tuple[Convolution, tuple[tuple[int, ...], ...]]:
     """The options, and how to transpose images and weights into our order, and how the result would be."""
     how = Convolution(
         tuple(params["window_strides"]),
@@ -78,111 +52,3 @@ def _ordered(params: dict[str, Any]) -> tuple[Convolution, tuple[tuple[int, ...]
     )
     (b, c, *place), (o, i, *within), (ob, oc, *out) = params["dimension_numbers"]
     return how, ((b, *place, c), (*within, i, o), (ob, *out, oc))
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def direct(how: Convolution, x: Float[Array, "batch … i"], w: Float[Array, "… i o"]) -> Float[Array, "batch … o"]:
-    """By ``lax.conv_general_dilated``, its gradients too, all three in the one order of axes that XLA's CPU backend has
-    a fast kernel for. Outside a loop XLA brings a gradient's convolution into that order by itself; inside a loop it
-    does not, and runs it twelve times slower.
-    """
-    return how.plain(x, w)
-
-
-def _direct_forward(how: Convolution, x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
-    return how.plain(x, w), (x, w)
-
-
-def _direct_backward(how: Convolution, residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
-    """JAX's own gradients, which are convolutions too, brought into order."""
-    x, w = residuals
-    pull = lambda x, w, d: jax.vjp(how.plain, x, w)[1](d)  # noqa: E731
-    dx, dw = rewritten(pull, {"conv_general_dilated": lambda e, x, w: in_order(x, w, e.params)})(x, w, d)
-    return dx, dw
-
-
-direct.defvjp(_direct_forward, _direct_backward)
-
-
-def in_order(x: Array, w: Array, params: dict[str, Any]) -> Array:
-    """What ``lax.conv_general_dilated_p`` gives with these parameters, computed in our order of axes."""
-    how, (images, weights, found) = _ordered(params)
-    return how.plain(x.transpose(images), w.transpose(weights)).transpose(np.argsort(found))
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def apart(how: Convolution, x: Float[Array, "batch … i"], w: Float[Array, "… i o"]) -> Float[Array, "batch … o"]:
-    """With weights that may differ by client, under ``vmap``, which would make a grouped convolution of them: slow on a
-    GPU.
-    """
-    return by_model(partial(outputs, how))(x[None], w[None])[0]
-
-
-def _apart_forward(how: Convolution, x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
-    return apart(how, x, w), (x, w)
-
-
-def _apart_backward(how: Convolution, residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
-    x, w = residuals
-    dx = by_model(partial(image_gradients, how, x.shape[1:-1]))(w[None], d[None])[0]
-    dw = by_model(partial(weight_gradients, how, w.shape[:-2]))(x[None], d[None])[0]
-    return dx, dw
-
-
-apart.defvjp(_apart_forward, _apart_backward)
-
-
-def by_model(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """A function of two arrays whose first axis is that of models, which ``vmap`` makes longer."""
-    whole = custom_vmap(function)
-
-    def longer(size: int, mapped: list[bool], *arrays: Array) -> tuple[Array, bool]:
-        every = [a if m else jnp.broadcast_to(a, (size, *a.shape)) for a, m in zip(arrays, mapped, strict=True)]
-        y = whole(*(a.reshape(-1, *a.shape[2:]) for a in every))
-        return y.reshape(size, -1, *y.shape[1:]), True
-
-    whole.def_vmap(longer)
-    return whole
-
-
-def outputs(how: Convolution, x: Float[Array, "m batch … i"], w: Float[Array, "m … i o"]) -> Array:
-    """Every model's outputs."""
-    return one_by_one(how.plain)(x, w) if is_busy(x, x.shape[-1]) else patches.outputs(how, x, w)
-
-
-def image_gradients(
-    how: Convolution, sizes: tuple[int, ...], w: Float[Array, "m … i o"], d: Float[Array, "m batch … o"]
-) -> Array:
-    """Those for every model's images, which have those sizes."""
-    inputs = how.groups * w.shape[-2]
-    if not is_busy(d, inputs):
-        return patches.image_gradients(how, sizes, w, d)
-    images = jax.ShapeDtypeStruct((d.shape[1], *sizes, inputs), d.dtype)
-    return one_by_one(lambda w, d: jax.linear_transpose(lambda x: how.plain(x, w), images)(d)[0])(w, d)
-
-
-def weight_gradients(
-    how: Convolution, kernel: tuple[int, ...], x: Float[Array, "m batch … i"], d: Float[Array, "m batch … o"]
-) -> Array:
-    """Those for every model's weights, of a kernel of that size."""
-    if not is_busy(x, x.shape[-1]):
-        return patches.weight_gradients(how, kernel, x, d)
-    weights = jax.ShapeDtypeStruct((*kernel, x.shape[-1] // how.groups, d.shape[-1]), d.dtype)
-    return one_by_one(lambda x, d: jax.linear_transpose(lambda w: how.plain(x, w), weights)(d)[0])(x, d)
-
-
-def is_busy(images: Float[Array, "m batch …"], channels: int) -> bool:
-    """Whether one model's convolution keeps a GPU busy, or there is but one; with few channels patches are faster."""
-    models, batch = images.shape[:2]
-    return (models == 1 or batch >= BUSY) and channels >= FEW
-
-
-def one_by_one(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """The function of one model after another."""
-
-    def every(a: Array, b: Array) -> Array:
-        if len(a) <= WRITTEN_OUT:
-            return jnp.stack([function(*each) for each in zip(a, b, strict=True)])
-        return lax.map(lambda each: function(*each), (a, b))
-
-    return every

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.convolution import convolution
+from fedloom.tasks.convolve import convolve
 from fedloom.tasks.layers import SMALL, fused
 from fedloom.tasks.pooling import MOST, Window, largest
 from fedloom.tasks.rewriting import Operation, Rule, rewritten
@@ -41,7 +41,7 @@ def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Call
 
 def _convolution(operation: Operation, x: Array, w: Array) -> Array:
     floating = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype == w.dtype
-    return convolution(x, w, operation.params) if floating else NotImplemented
+    return convolve(x, w, operation.params) if floating else NotImplemented
 
 
 def _pooling(operation: Operation, x: Array) -> Array:

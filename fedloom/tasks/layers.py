@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedloom.tasks.convolution import Convolution, apart, direct
+from fedloom.tasks.convolution import Convolution
+from fedloom.tasks.convolve import apart, direct
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key

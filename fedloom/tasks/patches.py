@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedloom.tasks.convolution import Convolution
+
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
-
-    from fedloom.tasks.convolution import Convolution
 
 
 def outputs(how: Convolution, x: Float[Array, "m batch … i"], w: Float[Array, "m … i o"]) -> Array:

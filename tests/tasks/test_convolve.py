@@ -10,8 +10,9 @@ import pytest
 from jax import lax
 from user_models import close
 
-import fedloom.tasks.convolution as module
-from fedloom.tasks.convolution import Convolution, apart, convolution, direct
+import fedloom.tasks.convolve as module
+from fedloom.tasks.convolution import Convolution
+from fedloom.tasks.convolve import apart, convolve, direct
 
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -135,4 +136,4 @@ def test_a_traced_convolution_is_done_with_its_own_parameters() -> None:
     x, w = jnp.arange(4.0).reshape(1, 4, 1), jnp.array([1.0, 10.0]).reshape(2, 1, 1)
     options = {"dimension_numbers": ("NHC", "HIO", "NHC")}
     [equation] = jax.make_jaxpr(partial(reference, options))(x, w).eqns
-    assert convolution(x, w, equation.params).ravel().tolist() == [10, 21, 32]
+    assert convolve(x, w, equation.params).ravel().tolist() == [10, 21, 32]
