@@ -123,7 +123,8 @@ class Intruder:
     async def attend(self, **said: Any) -> Any:
         """Come; the open call."""
         call = self.stream("Attend")
-        await call.write(Beat(**{"protocol": PROTOCOL, "ready": True, "examples": 10, **said}).SerializeToString())
+        with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # it may be over already
+            await call.write(Beat(**{"protocol": PROTOCOL, "ready": True, "examples": 10, **said}).SerializeToString())
         return call
 
     async def held(self, file: str) -> int:

@@ -116,7 +116,9 @@ def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
 
 
 def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
-    """About the memory that a lane needs: what one step has computed and still needs, at most."""
+    """About the memory that a lane needs: what one step has computed and still needs, at most. Looked at beside another
+    lane, because alone a convolution may take another form.
+    """
     local = algorithm.local
 
     def step(key: Any, batch: Batch) -> PyTree:
@@ -125,5 +127,5 @@ def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
         turn = Turn(jax.numpy.asarray(True), jax.numpy.int32(0))
         return local.step(task, work, Step(batch, jax.numpy.ones(rows), turn, local.lr, key))
 
-    batch = {name: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
-    return peak(step, jax.random.key(0), batch)
+    batch = {name: jax.ShapeDtypeStruct((2, rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
+    return peak(jax.vmap(step), jax.random.split(jax.random.key(0), 2), batch) // 2
