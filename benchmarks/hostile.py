@@ -294,7 +294,8 @@ async def pushed(one: Intruder, content: bytes, file: str, size: int) -> int:
 
 
 async def delivered(f: Federation, one: Intruder, work: Any, content: bytes, **said: Any) -> Verdict:
-    await pushed(one, content, digest(content), len(content))
+    with suppress(grpc.aio.AioRpcError):  # it may be refused already, in the middle of a piece
+        await pushed(one, content, digest(content), len(content))
     return await one.submit(work, content, run=f.run, **said)
 
 
