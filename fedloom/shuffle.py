@@ -38,6 +38,7 @@ def words(key: Key[Array, ""]) -> UInt32[Array, 2]:
     return jax.random.key_data(key)[-2:].astype(jnp.uint32)
 
 
+@jax.jit
 def shuffle(
     position: Int[Array, "*shape"], n: Int[Array, ""], key: UInt32[Array, 2], epoch: Int[Array, ""] | int = 0
 ) -> Int[Array, "*shape"]:

@@ -191,7 +191,8 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize(
     ("name", "combiner"),
     [("by accuracy", "both"), ("fedavg", "median"), ("fedavg", "clipped"), ("fedprox", "trimmed"),
-     ("scaffold", "clipped"), ("ditto", "trimmed"), ("adam", "median"), ("excluding", "both")],
+     ("scaffold", "clipped"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in
+     (("ditto", "trimmed"), ("adam", "median"), ("excluding", "both")))],
 )  # fmt: skip
 def test_one_device_and_several_with_lanes_agree(generated: Make, name: str, combiner: str) -> None:
     algorithm, data = ALGORITHMS[name](fraction=0.7, batch_size=4, combiner=COMBINERS[combiner]), generated(SIZES)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from often import often
 
 from fedloom.algorithms import Algorithm, fedavg
 from fedloom.data import FederatedData
@@ -42,7 +43,9 @@ def outcome(engine: Compiled, data: FederatedData, algorithm: Algorithm, task: T
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout", often(LAYOUTS, ("one core", "few lanes", "lanes on every core", "streamed side by side"))
+)
 def test_every_layout_gives_the_same_model(generated: Make, layout: str, algorithm: str) -> None:
     data = generated(UNBALANCED)
     program, wanted, _ = outcome(compiled(), data, ALGORITHMS[algorithm])

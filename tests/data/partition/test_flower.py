@@ -50,7 +50,7 @@ def agree(mine: list[np.ndarray], others: list[np.ndarray]) -> None:
         assert abs(a.mean() - b.mean()) <= 4 * error + 1e-9, f"{name}: {a.mean():.4f} here, {b.mean():.4f} there"
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.5, 5.0])
+@pytest.mark.parametrize("alpha", [0.1, *(pytest.param(alpha, marks=pytest.mark.slow) for alpha in (0.5, 5.0))])
 def test_dirichlet(alpha: float) -> None:
     def partitioner(seed: int) -> object:
         return theirs.DirichletPartitioner(
