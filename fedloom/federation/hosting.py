@@ -208,6 +208,20 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_served(folder: Path) -> bool:
+    """Whether a server works in this folder."""
+    import fcntl
+
+    try:
+        with (folder / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 @asynccontextmanager
 async def signals() -> AsyncIterator[asyncio.Event]:
     """Inside, an event that is set when somebody asks this process to end: Ctrl-C, or ``kill``."""
@@ -235,7 +249,7 @@ def standing(folder: Path) -> Mapping[str, Any]:
         members = journal.members()
         return {
             "run": about.get("run", ""), "round": len(journal.rows()),
-            "state": "in a round" if under_way else "between rounds",
+            "state": ("in a round" if under_way else "between rounds") if is_served(folder) else "no server is there",
             "participants": [vars(member) for member in members.values()],
             "history": journal.rows(), "refused": [vars(refused) for refused in journal.refusals()],
             "aborted": journal.voided(),

@@ -89,6 +89,9 @@ def test_three_over_a_secured_network_make_the_simulation_s_model_bit_for_bit(tm
     assert len(fl.load(tmp_path / "served").history) == 2
     found = standing(tmp_path / "served")
     assert (found["round"], [one["rounds"] for one in found["participants"]]) == (2, [2, 2])
+    assert found["state"] == "no server is there"
+    with alone(tmp_path / "served"):
+        assert standing(tmp_path / "served")["state"] == "between rounds"
     events = [json.loads(line)["event"] for line in (tmp_path / "served" / "log.jsonl").read_text().splitlines()]
     assert events[0] == "serving" and events.count("closed") == 2 and "over" in events
 
