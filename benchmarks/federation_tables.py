@@ -104,10 +104,12 @@ def outcome(said: Any) -> str:
 def fuzz(result: Record) -> list[str]:
     """How much was tried."""
     found = result["found"]
-    inputs = sum(n for part in ("guided", "blind") for name, n in found[part].items() if name != "exit")
+    tried = [found[part] for part in ("guided", "blind") if isinstance(found[part], dict)]  # else it says why not
+    how = "guided by coverage or not" if len(tried) == 2 else "drawn at random"
+    inputs = sum(n for part in tried for name, n in part.items() if name != "exit")
     calls = found["coordinator"]
-    said = (f"{result['seconds'] / 60:.0f} minutes of fuzzing: {inputs:,} messages and files, guided by coverage or "
-            f"not, and {calls['runs']:,} runs of 300 calls in any order, with {calls['restart']:,} restarts: nothing "
+    said = (f"{result['seconds'] / 60:.0f} minutes of fuzzing: {inputs:,} messages and files, {how}, "
+            f"and {calls['runs']:,} runs of 300 calls in any order, with {calls['restart']:,} restarts: nothing "
             "but documented refusals.")  # fmt: skip
     return [said, "", recorded(result)]
 
