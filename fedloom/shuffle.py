@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedloom.computed import computed
+
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, Key, UInt32
 
@@ -58,13 +60,11 @@ def shuffle(
         other = jnp.where(other < 0, other + n, other)
         coin = mix(jnp.maximum(x, other).astype(jnp.uint32) ^ bits[r]) & 1
         x = jnp.where(coin == 1, other, x)
-    return lax.platform_dependent(x, cpu=kept, default=lambda x: x)
+    return lax.platform_dependent(x, cpu=apart, default=lambda x: x)
 
 
-def kept(x: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
-    """The same numbers, certainly in memory: an optimisation barrier is dropped before operations are fused, a loop is
-    not, even one that never turns (no number is negative). Where all rounds of a shuffle are fused into what looks
-    something up by it, XLA's CPU backend of JAX 0.11 takes minutes to compile that.
+def apart(x: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+    """The same numbers, none of them negative, not fused into what looks something up by them: with all rounds in it,
+    XLA's CPU backend of JAX 0.11 takes minutes to compile that.
     """
-    turns = (x.ravel()[:1] < 0).any().astype(jnp.int32)
-    return lax.fori_loop(0, turns, lambda _, x: x + 1, x)
+    return computed(jnp.all(x < 0), x)[0]

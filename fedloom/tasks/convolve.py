@@ -31,10 +31,14 @@ def convolve(x: Array, w: Array, params: dict[str, Any]) -> Array:
     """What ``lax.conv_general_dilated_p`` gives with these parameters."""
     how, (images, weights, found) = ordered(params)
     x, w = x.transpose(images), w.transpose(weights)
+    return fastest(how, x, w).transpose(np.argsort(found))
+
+
+def fastest(how: Convolution, x: Float[Array, "batch … i"], w: Float[Array, "… i o"]) -> Float[Array, "batch … o"]:
+    """In the form that is fast where it is compiled for."""
     patched = how.batch_groups == 1 and jnp.issubdtype(x.dtype, jnp.floating) and how.result in (None, x.dtype)
     default = partial(apart, how) if patched else how.plain
-    y = lax.platform_dependent(x, w, cpu=partial(direct, how), default=default)
-    return y.transpose(np.argsort(found))
+    return lax.platform_dependent(x, w, cpu=partial(direct, how), default=default)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

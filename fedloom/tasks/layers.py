@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedloom.computed import computed
 from fedloom.tasks.convolution import Convolution
-from fedloom.tasks.convolve import apart, direct
+from fedloom.tasks.convolve import fastest
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key
@@ -48,7 +49,7 @@ def _fused_forward(transposed: bool, x: Array, w: Array) -> tuple[Array, tuple[A
 def _fused_backward(transposed: bool, residuals: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
     """The gradients dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]. W is read before dW is computed, so that it can change in place."""
     x, w = residuals
-    dx, x, d = computed(d @ (w if transposed else w.T), x, d)
+    dx, x, d = computed(jnp.isnan(d.ravel()[0]), d @ (w if transposed else w.T), x, d)
     rows, columns = (d, x) if transposed else (x, d)
     dw = rows[0][:, None] * columns[0]
     for i in range(1, len(x)):
@@ -57,16 +58,6 @@ def _fused_backward(transposed: bool, residuals: tuple[Array, Array], d: Array) 
 
 
 fused.defvjp(_fused_forward, _fused_backward)
-
-
-def computed(*arrays: Array) -> tuple[Array, ...]:
-    """The same arrays, certainly in memory and not computed again and again inside a fused loop.
-
-    XLA's CPU backend drops an optimisation barrier before it fuses; a loop that never turns it must keep. (It turns
-    once if the last array is broken, that is NaN, and leaves it NaN.)
-    """
-    turns = jnp.isnan(arrays[-1].ravel()[0]).astype(jnp.int32)
-    return lax.fori_loop(0, turns, lambda _, kept: tuple(array + 1 for array in kept), arrays)
 
 
 def batch_norm(
@@ -86,7 +77,7 @@ def batch_norm(
 def same(x: Float[Array, "batch h w i"], w: Float[Array, "kh kw i o"]) -> Float[Array, "batch h w o"]:
     """Convolution that keeps the image's size, by a kernel with a middle."""
     how = Convolution((1, 1), tuple((k // 2, k // 2) for k in w.shape[:2]), (1, 1), (1, 1), 1, 1, None, None)
-    return lax.platform_dependent(x, w, cpu=partial(direct, how), default=partial(apart, how))
+    return fastest(how, x, w)
 
 
 def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h/2 w/2 outputs"]:
