@@ -245,15 +245,15 @@ def models() -> str:
 
 def mesh() -> str:
     """One process on several devices, for docs/models.md."""
-    blocks = []
+    blocks = [
+        "The same experiment on more and more devices: the 2NN, many clients, all in every round, one epoch; and how far "
+        "a parameter is from that of one device after a round:",
+        "",
+    ]
     for result in read("mesh-*.json"):
-        blocks += [
-            f"The same experiment on more and more devices: the 2NN, {result['clients']} clients, all in every round, "
-            "one epoch in batches of 10; and how far a parameter is from that of one device after a round:",
-            "",
-        ]
         times = [statistics.median(one["seconds_a_round"]) for one in result["rows"]]
-        blocks += [row([result["device"], "seconds a round", "times as fast", "largest difference of a parameter"])]
+        what = f"{result['device']}; {result['clients']} clients, B = {result['batch']}"
+        blocks += [row([what, "seconds a round", "times as fast", "largest difference of a parameter"])]
         blocks += [row(["---"] * 4)]
         for one, seconds in zip(result["rows"], times, strict=True):
             devices = f"{one['devices']} device{'s' if one['devices'] > 1 else ''}"

@@ -51,10 +51,10 @@ def test_models(drawn: Callable[..., list[str]]) -> None:
 
 def test_mesh(drawn: Callable[..., list[str]]) -> None:
     rows = [{"devices": n, "seconds_a_round": [t], "largest_difference": d} for n, t, d in ((1, 3, 0.0), (2, 2, 1e-7))]
-    told, _, *table = drawn("mesh", clients=160, rows=rows)
-    assert told.startswith("The same experiment on more and more devices: the 2NN, 160 clients")
+    told, _, *table = drawn("mesh", clients=160, batch=10, rows=rows)
+    assert told.startswith("The same experiment on more and more devices: the 2NN")
     assert table == [
-        "| a machine | seconds a round | times as fast | largest difference of a parameter |",
+        "| a machine; 160 clients, B = 10 | seconds a round | times as fast | largest difference of a parameter |",
         "| --- | --- | --- | --- |",
         "| 1 device | 3 | 1.00 | 0 |",
         "| 2 devices | 2 | 1.50 | 1.0e-07 |",

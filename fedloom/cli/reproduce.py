@@ -37,6 +37,9 @@ def reproduce(
         Path | None, typer.Option(help="where the page goes, with its figures; beside the results by default")
     ] = None,
     seconds: Annotated[float, typer.Option(help="begin nothing new after so many seconds")] = float("inf"),
+    precision: Annotated[
+        str, typer.Option(help="what training computes in: float32, or bfloat16, which is quick on an accelerator")
+    ] = "float32",
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -58,7 +61,7 @@ def reproduce(
         if not from_results:
             live = lambda stop: report.live(errors, stop, not quiet)  # noqa: E731
             say = lambda text: None if quiet else errors.print(text, highlight=False)  # noqa: E731
-            record_missing(chosen, only, Manner(paper, folder, quick, seconds, live, say))
+            record_missing(chosen, only, Manner(paper, folder, quick, seconds, precision, live, say))
         found = recorded(chosen, folder)
         if not found.outcomes and not found.series:
             raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}"

@@ -185,7 +185,11 @@ class Cohort:
         return ahead, jax.tree.map(put, keeping, keeps)
 
     def segment(self, lanes: Lanes, taken: Bool[Array, "X L"]) -> tuple[Work, Array, Array]:
-        """The work of every lane a segment later; and how many examples its client has, and takes steps."""
+        """The work of every lane a segment later; and how many examples its client has, and takes steps.
+
+        Where one step is all, every lane begins with the same weights: theirs is one large matrix product then, and
+        not as many small ones as there are lanes.
+        """
         local, view, at = self.algorithm.local, self.view, self.at(lanes.slot)
         client = jnp.take_along_axis(self.clients, at, 1)
         n = jnp.where(taken, view.size[client], 0)
@@ -193,8 +197,10 @@ class Cohort:
         numbers = client + self.first
         begun, ordered = jax.vmap(lambda a, r: (a.begun(r), a.ordered(r)))(local, self.round)
         keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, numbers)
-        ahead = spread(self.plan, _segment(self.task, self.plan), "llllllxxxs")
-        work = ahead(lanes.work, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
+        alike = self.plan.once and self.plan.segment == 1 and self.shared is not None
+        before = jax.tree.map(lambda a: a[:, 0], lanes.work) if alike else lanes.work
+        ahead = spread(self.plan, _segment(self.task, self.plan), ("x" if alike else "l") + "lllllxxxs")
+        work = ahead(before, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
         return work, n, steps
 
 
@@ -297,6 +303,8 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
             ahead = advance(step, work, *rest)
             return ahead if local.still(work) else where(step < steps, ahead, work), None
 
+        if plan.segment == 1:
+            return body(work, (done, *batch(done)))[0]
         coming = done + jnp.arange(plan.segment)
         return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)), unroll=1 if plan.members > 1 else UNROLL)[0]
 

@@ -155,15 +155,20 @@ class Program:
         return Passed(now, ready, up, down)
 
     def steps(self, cohort: np.ndarray) -> np.ndarray:
-        """How many steps each of a cohort (…, experiments, m) takes; nobody takes none."""
+        """How many steps each of a cohort (…, experiments, m) is computed in; nobody takes none."""
+        return self._counted(cohort, lambda local, n: local.steps(n, self.plan.rows))
+
+    def taken(self, cohort: np.ndarray) -> np.ndarray:
+        """How many steps each of a cohort (…, experiments, m) takes, in however many pieces they are computed."""
+        return self._counted(cohort, lambda local, n: local.taken(n))
+
+    def _counted(self, cohort: np.ndarray, count: Callable[[Any, np.ndarray], Array]) -> np.ndarray:
         local = jax.tree.map(lambda a: np.asarray(a)[:, None], self.algorithm.local)
-        return np.asarray(
-            np.where(cohort >= 0, local.steps(self.data.clients["train"].size[cohort], self.plan.rows), 0)
-        )
+        return np.asarray(np.where(cohort >= 0, count(local, self.data.clients["train"].size[cohort]), 0))
 
     def steps_of(self, clients: np.ndarray, member: int) -> np.ndarray:
         """How many steps each of some clients takes in a round of one experiment."""
-        every: np.ndarray = self.steps(np.broadcast_to(clients, (len(self.seeds), len(clients))))[member]
+        every: np.ndarray = self.taken(np.broadcast_to(clients, (len(self.seeds), len(clients))))[member]
         return every
 
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:

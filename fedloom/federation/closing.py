@@ -77,7 +77,7 @@ def costs(
     local, n = arithmetic.algorithm.local, np.array([update.examples for update in chosen], np.int32)
     return {
         "round": opened.round + 1,
-        "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.steps(n, local.rows(n))))),
+        "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.taken(n)))),
         "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
         "bytes_down": before.get("bytes_down", 0) + sent,
         "replies": len(chosen),

@@ -128,9 +128,13 @@ class Local:
         """How many steps a client with n examples takes."""
         raise NotImplementedError
 
-    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+    def moves(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
         """How often the optimiser of a client with n examples moves."""
         raise NotImplementedError
+
+    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
+        """How many steps a client with n examples takes, in however many pieces they are computed."""
+        return self.moves(n)
 
     def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:
         """The learning rate of a round."""
@@ -238,7 +242,7 @@ def _attribute(name: str) -> property:
 for _name in ("lr", "decay", "epochs", "batch_size", "passes", "personal", "corrected"):
     setattr(Around, _name, _attribute(_name))
 for _name in (
-    "rows", "steps", "moves", "rate", "begun", "ordered", "accumulates", "still", "batch", "keeps", "tells", "hides",
-    "model", "start", "step", "finish", "check",
+    "rows", "steps", "moves", "taken", "rate", "begun", "ordered", "accumulates", "still", "batch", "keeps", "tells",
+    "hides", "model", "start", "step", "finish", "check",
 ):  # fmt: skip
     setattr(Around, _name, _forwarded(_name))

@@ -53,6 +53,11 @@ class Private(Around):
         """The inner ones, and those of the epochs before them."""
         return self.inner.steps(n, rows) + self.first * jnp.asarray(-(-n // rows))
 
+    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
+        """The inner ones, and those of the epochs before them."""
+        inner = self.inner.taken(n)
+        return inner + self.first * (inner // self.inner.passes)
+
     def own(self, name: str) -> bool:
         """Whether what has this dotted name is private."""
         return is_named(name, *self.layers)

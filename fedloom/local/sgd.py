@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Kept = dict[str, PyTree]
 
 
+PIECES = {"cpu": 200}  # examples of a whole set that are computed at once, by device
+LARGEST = 1000  # and on accelerators, which want many
 SHORT = 0.5  # rows that pieces of batches may be short by, over the examples there are
 
 
@@ -56,7 +58,7 @@ class Sgd(Local):
     decay: Scalar
     epochs: Int[Array, ""] | int
     batch_size: int | None = static()
-    microbatch: int = static()
+    microbatch: int | None = static()
     optimizer: Callable[..., optax.GradientTransformation] = static()
     period: Int[Array, ""] | int | None = None
 
@@ -72,9 +74,9 @@ class Sgd(Local):
         """How many steps a client with n examples takes: none if it has none."""
         return jnp.asarray(self.epochs * -(-n // rows) if self.period is None else self.period * (n > 0))
 
-    def moves(self, n: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
+    def moves(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
         """How often the optimiser of a client with n examples moves: once an epoch with B = ∞."""
-        return self.epochs * (n > 0) if self.batch_size is None else self.steps(n, self.batch_size)
+        return jnp.asarray(self.epochs * (n > 0)) if self.batch_size is None else self.steps(n, self.batch_size)
 
     def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
         """How many examples one step computes on, for clients of these sizes.
@@ -85,7 +87,7 @@ class Sgd(Local):
         largest = int(sizes.max())
         if self.batch_size is not None:
             return min(self.batch_size, largest)
-        pieces = -(-largest // self.microbatch)
+        pieces = -(-largest // (self.microbatch or PIECES.get(jax.default_backend(), LARGEST)))
         rows = -(-largest // pieces)
         while int((-(-sizes // rows) * rows).sum()) > (1 + SHORT) * int(sizes.sum()):
             pieces *= 2
@@ -185,7 +187,7 @@ class Sgd(Local):
         require(bool(self.epochs >= 1), "epochs", "at least 1", self.epochs)
         require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
         require(bool(0 < self.decay <= 1), "decay", "above 0 and at most 1", self.decay)
-        require(self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
+        require(self.microbatch is None or self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
         require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
         whole = batch_size is None and self.period is not None
         require(not whole, "batch_size", "a number with a period, which counts minibatches", batch_size)
@@ -199,7 +201,7 @@ def sgd(
     batch_size: int | None = 10,
     decay: float = 1.0,
     optimizer: str | Callable[..., optax.GradientTransformation] = "sgd",
-    microbatch: int = 200,
+    microbatch: int | None = None,
     period: int | None = None,
 ) -> Sgd:
     """E epochs of minibatch SGD on a client's own examples.
@@ -210,7 +212,8 @@ def sgd(
         batch_size: B; ``None`` is the client's whole set as one batch (B = ∞).
         decay: the learning rate is multiplied by this every round.
         optimizer: a name, or any function from a learning rate to an optax transformation.
-        microbatch: with B = ∞, at most how many examples are in memory at once; the result does not depend on it.
+        microbatch: with B = ∞, at most how many examples are in memory at once, if not what suits the device; the
+            result does not depend on it.
         period: τ, so many steps a round instead of epochs; a client's epochs then go on from round to round.
 
     >>> sgd(lr=0.1, epochs=0)

@@ -18,6 +18,8 @@ from fedloom.runs.history import History
 
 T = TypeVar("T")
 ACCURACY = "test_accuracy"
+FREE = ("rounds", "every", "target", "evaluate", "precision")
+"""What may differ between a cell and what is kept of it: it is still the same experiment."""
 Point = tuple[float, float, int]
 """Learning rate, decay and seed of a run."""
 
@@ -161,7 +163,7 @@ def check(cell: Cell, outcome: Outcome, folder: Path) -> None:
         was = Experiment().replace(**outcome.about.get("experiment", {}))
     except FedloomError as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
-    e = cell.experiment.replace(**{name: getattr(was, name) for name in ("rounds", "every", "target", "evaluate")})
+    e = cell.experiment.replace(**{name: getattr(was, name) for name in FREE})
     if was != e:
         raise CheckpointError(f"{path} is of another experiment ({was.changed()}): delete it, and it is computed again")
 

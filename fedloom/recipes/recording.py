@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Manner:
         folder: where results are recorded.
         quick: whether only what takes minutes on a CPU is run, with fewer seeds.
         seconds: nothing new is begun after so many.
+        precision: what training computes in, where an experiment does not say.
         live: a rule for stopping → a progress line.
         say: what tells of something that is done.
     """
@@ -49,8 +50,13 @@ class Manner:
     folder: Path
     quick: bool
     seconds: float
+    precision: str
     live: Callable[[Stop], AbstractContextManager[Begin]]
     say: Callable[[str], None]
+
+    def precisely(self, e: Experiment) -> Experiment:
+        """The experiment as it is run."""
+        return e.replace(precision=self.precision) if e.precision == "float32" else e
 
 
 def recorded(parts: Sequence[Part], folder: Path) -> Found:
@@ -97,7 +103,7 @@ def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
 
 def run_one(series: curves.Series, manner: Manner) -> None:
     """Run a series and record it."""
-    start = time.perf_counter()
+    start, series = time.perf_counter(), replace(series, experiment=manner.precisely(series.experiment))
     with manner.live(series.experiment.stop()) as begin:
         columns = series.run(begin, manner.quick)
     about = provenance(series.name, series.experiment, start, manner)
@@ -133,11 +139,12 @@ def is_over(began: float, manner: Manner) -> bool:
 
 def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner) -> None:
     """Tune a cell and record it."""
+    cell = replace(cell, experiment=manner.precisely(cell.experiment))
     e, start, folder = cell.experiment, time.perf_counter(), manner.folder
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-    unfinished = folder / f"{cell.name}.partial"
+    unfinished = folder / f"{cell.name}-{e.precision}.partial"
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         outcome = tune(cell, data[kind], compiled(), rate=rate, seeds=seeds, begin=begin, partial=Partial(unfinished))
@@ -150,7 +157,9 @@ def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], 
 def provenance(name: str, e: Experiment, start: float, manner: Manner) -> Mapping[str, Any]:
     """How something was made."""
     return {
-        "command": f"fedloom reproduce {manner.paper} --only {name}" + " --quick" * manner.quick,
+        "command": f"fedloom reproduce {manner.paper} --only {name}"
+        + " --quick" * manner.quick
+        + f" --precision {manner.precision}" * (manner.precision != "float32"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind,
         "versions": {"jax": jax.__version__, "numpy": np.__version__},

@@ -97,7 +97,8 @@ def read(name: str, folder: Path) -> Kept | None:
 def check(series: Series, kept: Kept, folder: Path) -> None:
     """Raise a :class:`CheckpointError` if what is kept is of another experiment than the series'."""
     path, was = folder / f"{series.name}.json", kept.about.get("experiment", {})
-    if was != series.experiment.changed():
+    precision = was.get("precision", series.experiment.precision)  # in whichever it was computed
+    if was != series.experiment.replace(precision=precision).changed():
         raise CheckpointError(f"{path} is of another experiment ({was}): delete it, and it is computed again")
 
 

@@ -23,9 +23,9 @@ from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import with_number
 
-WIDEST = 3  # times that a grid is widened
+WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
-LAG = 2  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
+LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 10  # evaluations before anybody can lose
 
@@ -153,9 +153,10 @@ def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> float:
     of clients alone; or about its own.
     """
     e = cell.experiment
+    same = {name: getattr(e, name) for name in ("fraction", "rounds", "every", "precision")}
     near = [(abs(other.experiment.fraction - e.fraction), outcome.winner(cell.targets[-1])[0])
-            for other, outcome in known.items() if other.targets == cell.targets
-            and other.experiment.replace(fraction=e.fraction, rounds=e.rounds, every=e.every) == e]  # fmt: skip
+            for other, outcome in known.items()
+            if other.targets == cell.targets and other.experiment.replace(**same) == e]  # fmt: skip
     return min(near)[1] if near else cell.rate
 
 
@@ -163,13 +164,10 @@ def wider(rates: Sequence[float], winner: float) -> list[float]:
     """The rates to try next: beyond the edge, if the best is there.
 
     >>> wider([0.1, 0.215, 0.464], 0.464), wider([0.1, 0.215, 0.464], 0.215)
-    ([1.0, 2.15, 4.64], [])
+    ([1.0], [])
     """
-    if winner == max(rates):
-        return [neighbour(winner, step) for step in (1, 2, 3)]
-    if winner == min(rates):
-        return [neighbour(winner, step) for step in (-1, -2, -3)]
-    return []
+    steps = [1] * (winner == max(rates)) + [-1] * (winner == min(rates))
+    return [neighbour(winner, step) for step in steps]
 
 
 def race(

@@ -41,7 +41,7 @@ from fedloom.runs.catalogue import COMBINERS, INPUTS, LISTING, MODELS, WEIGHTING
 from fedloom.runs.fields import about, convert
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
-from fedloom.tasks import Task, rescaled
+from fedloom.tasks import Task, mixed, rescaled
 from fedloom.trees import listed
 
 
@@ -88,6 +88,7 @@ class Experiment:
     data_seed: int = about("seed of the hold-out, the partition and the split", 0, group="Clients")
     model: str = about("model: see fedloom list", "2nn", group="Model")
     inputs: str = about("how pixels become numbers: unit, centred or standard", "unit", group="Model")
+    precision: str = about("what training computes in: float32, or bfloat16 (accelerators)", "float32", group="Model")
     algorithm: str = about("algorithm: see fedloom list", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     epochs: int = about("E, passes over a client's examples in a round", 1)
@@ -159,6 +160,7 @@ class Experiment:
             ("pool", "no yes"),
             ("users", "no yes"),
             ("engine", "compiled ray"),
+            ("precision", "float32 bfloat16"),
         ):
             choose(name, getattr(self, name), dict.fromkeys(choices.split()))
         require(self.every >= 1, "every", "at least 1", self.every)
@@ -250,11 +252,12 @@ class Experiment:
     def build_task(self, data: FederatedData) -> Task:
         """The task, for the shapes and classes of the data."""
         task = choose("model", self.model, MODELS)(data)
-        if self.inputs == "unit":
-            return task
-        good = data.columns["x"].dtype == np.uint8 and self.model not in ("cifar-cnn", "lstm")
-        require(good, "inputs", f"left alone with {self.model} on {data.name}, which sees no plain pixels", self.inputs)
-        return rescaled(task, *INPUTS[self.inputs](data), self.inputs)
+        if self.inputs != "unit":
+            good = data.columns["x"].dtype == np.uint8 and self.model not in ("cifar-cnn", "lstm")
+            needed = f"left alone with {self.model} on {data.name}, which sees no plain pixels"
+            require(good, "inputs", needed, self.inputs)
+            task = rescaled(task, *INPUTS[self.inputs](data), self.inputs)
+        return mixed(task) if self.precision == "bfloat16" else task
 
     def build_algorithm(self) -> Method:
         """The algorithm."""

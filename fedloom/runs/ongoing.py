@@ -203,7 +203,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     last = history.rows[-1]
     broken = {} if did.broken is None else {"broken": last.get("broken", 0) + float(did.broken[:, i].sum())}
     first, rounds = int(last["round"]), len(did.norm)
-    steps = program.steps(program.cohorts(first, rounds))[:, i].sum()
+    steps = program.taken(program.cohorts(first, rounds))[:, i].sum()
     moved = rounds * program.moved * program.model_bytes(state)
     return {
         "round": first + rounds,

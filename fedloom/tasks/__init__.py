@@ -10,6 +10,7 @@ from fedloom.tasks.from_function import from_function
 from fedloom.tasks.from_keras import from_keras
 from fedloom.tasks.from_torch import from_torch
 from fedloom.tasks.logistic import logistic
+from fedloom.tasks.mixed import mixed
 from fedloom.tasks.objective import Objective, objective
 from fedloom.tasks.rescaled import rescaled
 from fedloom.tasks.task import Batch, Task, Variables
@@ -30,6 +31,7 @@ __all__ = [
     "from_keras",
     "from_torch",
     "logistic",
+    "mixed",
     "objective",
     "rescaled",
     "two_nn",

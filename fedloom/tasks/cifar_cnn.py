@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, dense, same
+from fedloom.tasks.layers import Layer, dense, same, settled
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -49,8 +49,9 @@ def cifar_cnn(classes: int = 10) -> Task:
         return Variables(layers, {})
 
     def logits(params: PyTree, x: Float[Array, "batch 24 24 3"]) -> Float[Array, "batch classes"]:
-        h = normalised(pool(jax.nn.relu(convolve(params["convolution1"], x))))
-        h = pool(normalised(jax.nn.relu(convolve(params["convolution2"], h))))
+        h = settled(pool(jax.nn.relu(settled(convolve(params["convolution1"], x)))))
+        h = settled(convolve(params["convolution2"], settled(normalised(h))))
+        h = settled(pool(settled(normalised(jax.nn.relu(h)))))
         h = jax.nn.relu(dense(params["dense1"], h.reshape(len(x), -1)))
         h = jax.nn.relu(dense(params["dense2"], h))
         return dense(params["output"], h)
@@ -91,8 +92,9 @@ def pool(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h/2 w/2 c"]:
 def normalised(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h w c"]:
     """Local response normalisation (Krizhevsky et al. 2012): x / (1 + α·Σ x²)^β over nine neighbouring channels."""
     c = x.shape[-1]
-    near = (np.abs(np.arange(c)[:, None] - np.arange(c)) <= 4).astype(np.float32)
-    return x * (1 + (0.001 / 9) * ((x * x) @ near)) ** -0.75
+    near = (np.abs(np.arange(c)[:, None] - np.arange(c)) <= 4).astype(x.dtype)
+    around = jnp.matmul(x * x, near, preferred_element_type=jnp.float32)
+    return x * ((1 + (0.001 / 9) * around) ** -0.75).astype(x.dtype)
 
 
 def distorted(image: UInt8[Array, "32 32 3"], key: Key[Array, ""]) -> Float[Array, "24 24 3"]:

@@ -27,9 +27,10 @@ def glorot(key: Key[Array, ""], *shape: int) -> Layer:
 
 
 def dense(layer: Layer, x: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
-    """x·W + b."""
+    """x·W + b, in the type of the weights."""
+    w = layer["w"]
     small = partial(lax.platform_dependent, cpu=partial(fused, False), default=jnp.matmul)
-    return (small if len(x) <= SMALL else jnp.matmul)(x, layer["w"]) + layer["b"]
+    return (small if len(x) <= SMALL else jnp.matmul)(x.astype(w.dtype), w) + layer["b"]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -75,9 +76,9 @@ def batch_norm(
 
 
 def same(x: Float[Array, "batch h w i"], w: Float[Array, "kh kw i o"]) -> Float[Array, "batch h w o"]:
-    """Convolution that keeps the image's size, by a kernel with a middle."""
+    """Convolution that keeps the image's size, by a kernel with a middle, in the type of the weights."""
     how = Convolution((1, 1), tuple((k // 2, k // 2) for k in w.shape[:2]), (1, 1), (1, 1), 1, 1, None, None)
-    return fastest(how, x, w)
+    return fastest(how, x.astype(w.dtype), w)
 
 
 def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h/2 w/2 outputs"]:
@@ -113,3 +114,22 @@ def _halve_backward(residuals: tuple[Array, Array], d: Array) -> tuple[Array]:
 
 
 halve.defvjp(_halve_forward, _halve_backward)
+
+
+@jax.custom_vjp
+def settled(x: Array) -> Array:
+    """The same; its gradient is computed before anything uses it. Fused into each product that reads it, a GPU computes
+    a pooling's or a normalisation's gradient several times over.
+    """
+    return x
+
+
+def _settled_forward(x: Array) -> tuple[Array, None]:
+    return x, None
+
+
+def _settled_backward(_: None, d: Array) -> tuple[Array]:
+    return (lax.platform_dependent(d, cpu=lambda d: d, default=lax.optimization_barrier),)
+
+
+settled.defvjp(_settled_forward, _settled_backward)

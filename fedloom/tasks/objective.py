@@ -27,7 +27,8 @@ def cross_entropy(logits: Float[Array, "batch classes"], labels: Int[Array, " ba
     1.3863
     """
     chosen = labels[:, None] == jnp.arange(logits.shape[-1])
-    return -jnp.sum(jnp.where(chosen, jax.nn.log_softmax(logits), 0), axis=-1)
+    likely = jax.nn.log_softmax(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)))
+    return -jnp.sum(jnp.where(chosen, likely, 0), axis=-1)
 
 
 @dataclass(frozen=True)

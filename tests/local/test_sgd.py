@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from fedloom.errors import ArgumentError, UnknownName
-from fedloom.local import Sent, Sgd, Step, Turn, sgd
+from fedloom.local import Sent, Sgd, Step, Turn, private, sgd
 from fedloom.shuffle import words
 from fedloom.tasks import logistic
 
@@ -92,3 +92,19 @@ def test_an_unknown_optimiser_lists_the_known() -> None:
         UnknownName, match="optimizer must be one of adagrad, adam, momentum, rmsprop, sgd, but is 'lion'"
     ):
         sgd(optimizer="lion")
+
+
+@pytest.mark.parametrize("microbatch", [None, 4, 30])
+def test_a_whole_set_is_one_step_in_however_many_pieces(microbatch: int | None) -> None:
+    local, sizes = sgd(batch_size=None, epochs=3, microbatch=microbatch), np.array([0, 1, 12, 640])
+    assert local.taken(sizes).tolist() == [0, 3, 3, 3]
+    assert private("output", local, head_epochs=2).taken(sizes).tolist() == [0, 5, 5, 5]
+    assert sgd(batch_size=10, epochs=2).taken(sizes).tolist() == [0, 2, 4, 128]
+
+
+def test_an_accelerator_gets_larger_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    local, sizes = sgd(batch_size=None), np.array([600, 600])
+    assert local.rows(sizes) == 200
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert local.rows(sizes) == 600
+    assert sgd(batch_size=None, microbatch=100).rows(sizes) == 100

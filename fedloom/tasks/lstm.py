@@ -1,0 +1,166 @@
+"""LSTM: a layer with memory (Hochreiter and Schmidhuber 1997, with forget gates), and its gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedloom.tasks.layers import Layer
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Key
+
+    Carry = tuple[Array, Array]
+
+UNROLL = 4  # times in one turn of the loop
+
+
+def cell(key: Key[Array, ""], inputs: int, hidden: int) -> Layer:
+    """The weights of an LSTM layer, gates in the order input, forget, cell, output; the forget gate's bias is 1.
+
+    Inputs come in with a variance of about 1, whatever their number: with weights as Glorot and Bengio's, a few inputs
+    are hardly heard at first, and learning takes half as long again.
+    """
+    kx, kh = jax.random.split(key)
+    recurrent = jax.nn.initializers.orthogonal()(kh, (hidden, 4 * hidden), jnp.float32)
+    bias = jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0)
+    given = jax.random.normal(kx, (inputs, 4 * hidden)) / np.sqrt(inputs)
+    return {"x": given, "h": recurrent, "b": bias}
+
+
+def lstm(layer: Layer, x: Float[Array, "time batch inputs"]) -> Float[Array, "time batch hidden"]:
+    """What comes out of an LSTM layer at each time.
+
+    i, f, g, o = x·X + h·H + b;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)
+    """
+    return recur(x @ layer["x"] + layer["b"], layer["h"])  # what depends on x, for all times at once
+
+
+@jax.custom_vjp
+def recur(given: Float[Array, "time batch 4*hidden"], w: Float[Array, "hidden 4*hidden"]) -> Float[Array, "…"]:
+    """The outputs h of an LSTM layer, given x·X + b and the recurrent weights H.
+
+    Its gradient for H is one matrix product after the loop; left to itself, JAX adds up a matrix at every time.
+    """
+    return _recur_forward(given, w)[0]
+
+
+def _recur_forward(given: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
+    h, c, opened = lax.platform_dependent(given, w, cpu=kept, default=found_again)
+    return h, (h, c, opened, w)
+
+
+def _recur_backward(residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array]:
+    h, c, opened, w = residuals
+    dz = lax.platform_dependent(d, c, opened, w, cpu=one_by_one, default=sloped)
+    return dz, jnp.einsum("tbh,tbk->hk", before(h), dz)
+
+
+recur.defvjp(_recur_forward, _recur_backward)
+
+
+def kept(given: Array, w: Array) -> tuple[Array, Array, Array]:
+    """The outputs, cells and gates of all times, kept as they come: fast on a CPU."""
+
+    def step(carry: Carry, now: Array) -> tuple[Carry, tuple[Array, ...]]:
+        h, c, opened = ahead(*carry, now, w)
+        return (h, c), (h, c.astype(h.dtype), jnp.concatenate(opened, axis=-1).astype(h.dtype))
+
+    h, c, opened = lax.scan(step, nothing(given, w), given, unroll=UNROLL)[1]
+    return h, c, opened
+
+
+def found_again(given: Array, w: Array) -> tuple[Array, Array, Array]:
+    """The same; gates are computed again after the loop, of all times at once. An accelerator's loop should write
+    little, and find things where they are: a scan over clients' sequences would first put all times in front.
+    """
+
+    def step(t: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        h, c, hs, cs = state
+        h, c, _ = ahead(h, c, given[t], w)
+        return h, c, hs.at[t].set(h), cs.at[t].set(c.astype(h.dtype))
+
+    h, c = nothing(given, w)
+    room = jnp.zeros((len(given), *h.shape), h.dtype)
+    _, _, h, c = lax.fori_loop(0, len(given), step, (h, c, room, room), unroll=UNROLL)
+    return h, c, jnp.concatenate(gates(given + wide(before(h), w)), axis=-1).astype(h.dtype)
+
+
+def one_by_one(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
+    """The gradient for what is given, from the last time to the first, dh and dc coming from the time after:
+
+    do = dh·tanh(c);  dc += dh·o·(1 - tanh²(c));  di = dc·g;  df = dc·c₋₁;  dg = dc·i;  dc₋₁ = dc·f
+    """
+
+    def step(carry: Carry, now: tuple[Array, ...]) -> tuple[Carry, Array]:
+        dh, dc = carry
+        d, c, c_before, opened = (a.astype(jnp.float32) for a in now)
+        dh += d
+        i, f, g, o = jnp.split(opened, 4, axis=-1)
+        t = jnp.tanh(c)
+        dc += dh * o * (1 - t * t)
+        into = [dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g * g), dh * t * o * (1 - o)]
+        dz = jnp.concatenate(into, axis=-1).astype(w.dtype)
+        return (wide(dz, w.T), dc * f), dz
+
+    zero = jnp.zeros(d.shape[1:], jnp.float32)
+    dz: Array = lax.scan(step, (zero, zero), (d, c, before(c), opened), reverse=True, unroll=UNROLL)[1]
+    return dz
+
+
+def sloped(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
+    """The same; what does not depend on the time after is computed first, of all times at once:
+
+    dc += dh·o·(1 - tanh²(c));  dz = (dc, dc, dc, dh) · slopes;  dc₋₁ = dc·f
+    """
+    i, f, g, o = jnp.split(opened.astype(jnp.float32), 4, axis=-1)
+    t = jnp.tanh(c.astype(jnp.float32))
+    slopes = jnp.stack([g * i * (1 - i), before(c) * f * (1 - f), i * (1 - g * g), t * o * (1 - o)], axis=-2)
+    slopes, through, kept = (a.astype(w.dtype) for a in (slopes, o * (1 - t * t), f))
+    is_output = (jnp.arange(4) == 3)[:, None]
+
+    def step(turn: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        dh, dc, found = state
+        t = len(d) - 1 - turn
+        dh += d[t]
+        dc += dh * through[t]
+        dz = (jnp.where(is_output, dh[:, None], dc[:, None]) * slopes[t]).reshape(len(dh), -1).astype(w.dtype)
+        return wide(dz, w.T), dc * kept[t], found.at[t].set(dz)
+
+    zero = jnp.zeros(d.shape[1:], jnp.float32)
+    room = jnp.zeros(opened.shape, w.dtype)
+    dz: Array = lax.fori_loop(0, len(d), step, (zero, zero, room), unroll=UNROLL)[2]
+    return dz
+
+
+def ahead(h: Array, c: Array, given: Array, w: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+    """The output, the cell and the gates of one time, from those of the time before."""
+    opened = i, f, g, o = gates(given + wide(h, w))
+    c = f * c + i * g
+    return (o * jnp.tanh(c)).astype(h.dtype), c, opened
+
+
+def nothing(given: Array, w: Array) -> Carry:
+    """The output and the cell before the first time; a cell is in float32, for it is a long sum."""
+    shape = given.shape[1], w.shape[0]
+    return jnp.zeros(shape, given.dtype), jnp.zeros(shape, jnp.float32)
+
+
+def gates(z: Float[Array, "… 4*hidden"]) -> tuple[Array, ...]:
+    """σ(i), σ(f), tanh(g), σ(o)."""
+    i, f, g, o = jnp.split(z, 4, axis=-1)
+    return jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+
+
+def before(a: Float[Array, "time …"]) -> Float[Array, "time …"]:
+    """What was at the time before; zero at first."""
+    return jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]])
+
+
+def wide(a: Array, b: Array) -> Float[Array, "…"]:
+    """a·b, with sums in float32 whatever type they have."""
+    return jnp.matmul(a, b, preferred_element_type=jnp.float32)

@@ -1,0 +1,75 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedloom.tasks.lstm import found_again, kept, lstm, one_by_one, recur, sloped
+
+FORMS = {"cpu": (kept, one_by_one), "accelerator": (found_again, sloped)}
+
+
+def drawn(seed: int, *shapes: tuple[int, ...]) -> list[jax.Array]:
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+
+def by_hand(layer: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """One step after another, gate by gate, in float64."""
+    size = layer["h"].shape[0]
+    h, c, out = np.zeros((x.shape[1], size)), np.zeros((x.shape[1], size)), []
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    for now in x:
+        z = now @ layer["x"] + h @ layer["h"] + layer["b"]
+        i, f, g, o = (z[:, k * size : (k + 1) * size] for k in range(4))
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        out.append(h)
+    return np.stack(out)
+
+
+def plainly(given: jax.Array, w: jax.Array) -> jax.Array:
+    """The same in JAX, whose gradient is JAX's own."""
+    h, c, out = jnp.zeros((given.shape[1], len(w))), jnp.zeros((given.shape[1], len(w))), []
+    for now in given:
+        i, f, g, o = jnp.split(now + h @ w, 4, axis=-1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        out.append(h)
+    return jnp.stack(out)
+
+
+def test_the_layer_is_its_equations() -> None:
+    rng = np.random.default_rng(0)
+    layer = {"x": rng.normal(size=(3, 16)), "h": rng.normal(size=(4, 16)), "b": rng.normal(size=16)}
+    x = rng.normal(size=(7, 2, 3))
+    found = lstm({k: jnp.asarray(v, jnp.float32) for k, v in layer.items()}, jnp.asarray(x, jnp.float32))
+    assert np.abs(np.asarray(found) - by_hand(layer, x)).max() < 1e-5
+
+
+def test_the_gradients_are_those_of_the_equations() -> None:
+    given, w, d = drawn(1, (9, 2, 16), (4, 16), (9, 2, 4))
+    found, wanted = (jax.vjp(f, given, w)[1](d) for f in (recur, plainly))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_either_form_is_right_for_clients_side_by_side(form: str) -> None:
+    forward, backward = FORMS[form]
+    given, w, d = drawn(2, (3, 9, 2, 16), (3, 4, 16), (3, 9, 2, 4))
+    h, c, opened = jax.vmap(forward)(given, w)
+    dz = jax.vmap(backward)(d, c, opened, w)
+    for k in range(3):
+        out, pull = jax.vjp(plainly, given[k], w[k])
+        np.testing.assert_allclose(h[k], out, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(dz[k], pull(d[k])[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_in_bfloat16_cells_are_summed_up_in_float32(form: str) -> None:
+    forward, _ = FORMS[form]
+    given = jnp.full((300, 1, 4), 8.0, jnp.bfloat16).at[:, :, 2].set(1.0)  # all gates open
+    h, c, opened = forward(given, jnp.zeros((1, 4), jnp.bfloat16))
+    assert {a.dtype for a in (h, c, opened)} == {jnp.dtype(jnp.bfloat16)}
+    wanted = np.tanh(1) * (1 - jax.nn.sigmoid(8.0) ** 300) / (1 - jax.nn.sigmoid(8.0)) * jax.nn.sigmoid(8.0)
+    assert float(c[-1, 0, 0]) == pytest.approx(float(wanted), rel=0.01)  # in bfloat16 it would stop at 128
