@@ -246,7 +246,7 @@ def models() -> str:
 def mesh() -> str:
     """One process on several devices, for docs/models.md."""
     blocks = [
-        "The same experiment on more and more devices: the 2NN, many clients, all in every round, one epoch; and how far "
+        "The same experiment on more and more devices: the 2NN, many clients, all in every round, one epoch; how far "
         "a parameter is from that of one device after a round:",
         "",
     ]

@@ -18,13 +18,15 @@ from jax import lax
 
 from fedloom.algorithms import Algorithm, Method
 from fedloom.combine.replies import Replies
+from fedloom.engines.axes import over
 from fedloom.engines.plan import Plan
 from fedloom.engines.schedule import client_key
 from fedloom.engines.store import View
+from fedloom.engines.union import union
 from fedloom.local import Reply, Sent, Step, Turn, Work
 from fedloom.shuffle import words
 from fedloom.tasks.task import Batch, Task, Variables
-from fedloom.trees import member, record, where
+from fedloom.trees import record, where
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
@@ -75,24 +77,10 @@ class Lanes:
 def spread(plan: Plan, function: Callable[..., Any], kinds: str) -> Callable[..., Any]:
     """A function of one lane, over all lanes of all experiments.
 
-    ``kinds`` says of each argument whether it differs by lane (l), by experiment (x), or is shared (s). An axis of
-    length one is taken off and put back rather than vectorised over: a compiler finds its fast matrix products only
-    without it.
+    ``kinds`` says of each argument whether it differs by lane (l), by experiment (x), or is shared (s).
     """
     lanes = over(plan.lanes, function, [k == "l" for k in kinds])
     return over(plan.members, lanes, [k != "s" for k in kinds])
-
-
-def over(size: int, function: Callable[..., Any], mapped: list[bool]) -> Callable[..., Any]:
-    """The function over a leading axis of the mapped arguments."""
-    if size > 1:
-        return jax.vmap(function, in_axes=[0 if m else None for m in mapped], axis_size=size)
-
-    def alone(*arguments: Any) -> Any:
-        taken = [member(a, 0) if m else a for a, m in zip(arguments, mapped, strict=True)]
-        return jax.tree.map(lambda a: a[None], function(*taken))
-
-    return alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +172,19 @@ class Cohort:
         ahead = Lanes(slot, lanes.next + done.sum(1, dtype=jnp.int32), jnp.where(done, 0, step), next_work, total)
         return ahead, jax.tree.map(put, keeping, keeps)
 
-    def segment(self, lanes: Lanes, taken: Bool[Array, "X L"]) -> tuple[Work, Array, Array]:
-        """The work of every lane a segment later; and how many examples its client has, and takes steps.
+    def at_once(self, rows: int) -> Total:
+        """The work of all, where their examples are one batch, computed in pieces of so many rows."""
+        there = self.clients >= 0
+        n = jnp.where(there, self.view.size[self.clients], 0).astype(jnp.float32)
+        weigh = lambda a, n, there: a.weighting.weigh(Replies(n, there, {}))  # noqa: E731
+        weights = jnp.where(there, jax.vmap(weigh)(self.algorithm, n, there), 0)
+        shares = -self.rates[:, None] * weights / jnp.maximum(n, 1)
+        sent = self.sent.variables
+        update, computed = union(self.task, rows, self.view, sent.params, self.clients, shares)
+        return Total(Variables(update, sent.state), weights.sum(1), {}, computed, jnp.zeros_like(computed))
 
-        Where one step is all, every lane begins with the same weights: theirs is one large matrix product then, and
-        not as many small ones as there are lanes.
-        """
+    def segment(self, lanes: Lanes, taken: Bool[Array, "X L"]) -> tuple[Work, Array, Array]:
+        """The work of every lane a segment later; and how many examples its client has, and takes steps."""
         local, view, at = self.algorithm.local, self.view, self.at(lanes.slot)
         client = jnp.take_along_axis(self.clients, at, 1)
         n = jnp.where(taken, view.size[client], 0)
@@ -197,10 +192,8 @@ class Cohort:
         numbers = client + self.first
         begun, ordered = jax.vmap(lambda a, r: (a.begun(r), a.ordered(r)))(local, self.round)
         keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, numbers)
-        alike = self.plan.once and self.plan.segment == 1 and self.shared is not None
-        before = jax.tree.map(lambda a: a[:, 0], lanes.work) if alike else lanes.work
-        ahead = spread(self.plan, _segment(self.task, self.plan), ("x" if alike else "l") + "lllllxxxs")
-        work = ahead(before, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
+        ahead = spread(self.plan, _segment(self.task, self.plan), "llllllxxxs")
+        work = ahead(lanes.work, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
         return work, n, steps
 
 
@@ -209,6 +202,8 @@ def work_through(cohort: Cohort) -> tuple[Total, PyTree]:
     cohort keeps.
     """
     plan, (x, m) = cohort.plan, cohort.clients.shape
+    if plan.union:
+        return cohort.at_once(plan.union), cohort.kept or {}
     slots = jnp.broadcast_to(jnp.arange(plan.lanes, dtype=jnp.int32), (x, plan.lanes))
     taken = jnp.full(x, plan.lanes, jnp.int32)
     start = Lanes(slots, taken, jnp.zeros_like(slots), cohort.fresh(slots), nothing(plan, cohort.sent, m))
@@ -303,8 +298,6 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
             ahead = advance(step, work, *rest)
             return ahead if local.still(work) else where(step < steps, ahead, work), None
 
-        if plan.segment == 1:
-            return body(work, (done, *batch(done)))[0]
         coming = done + jnp.arange(plan.segment)
         return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)), unroll=1 if plan.members > 1 else UNROLL)[0]
 

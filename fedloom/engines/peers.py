@@ -15,8 +15,9 @@ from jax import lax
 import fedloom.engines.devices as machine
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
+from fedloom.engines.axes import over
 from fedloom.engines.clock import Clock, Passed
-from fedloom.engines.lanes import Cohort, Total, over, work_through
+from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Method
 from fedloom.engines.memory import peak
+from fedloom.engines.union import piece_length, takes_one_step
 from fedloom.local import Sent, Step, Turn
 from fedloom.tasks.task import Batch, Task
 
@@ -39,6 +40,7 @@ class Plan:
         stacked: whether replies are kept one beside the other until all have come.
         apart: whether what clients are sent differs.
         observed: whether every client of a round is measured before and after its work.
+        union: where all clients' examples are one batch, the rows of its pieces; a row is then a step.
     """
 
     mesh: Mesh
@@ -51,6 +53,7 @@ class Plan:
     stacked: bool
     apart: bool
     observed: bool
+    union: int | None = None
 
     @property
     def at_once(self) -> int | None:
@@ -91,6 +94,10 @@ def plan(
         lanes = int(max(1, min(mine, fits, useful)))
         if steps.min() == steps.max():  # equal clients: as many in the last turn as in the others
             lanes = -(-mine // -(-mine // lanes))
+    if not observed and takes_one_step(task, algorithm, example):
+        fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows) / rows)
+        union = piece_length(sizes, mine, fits)
+        return Plan(mesh, members, lanes, 1, True, 1, False, stacked, apart, observed, union)
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
     once = lanes >= mine and segment >= steps.max()

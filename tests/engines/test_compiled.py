@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from often import often
 
-from fedloom.algorithms import Algorithm, fedavg, fedsgd
+from fedloom.algorithms import Algorithm, fedavg
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.errors import ArgumentError
@@ -57,19 +57,6 @@ def test_every_layout_gives_the_same_model(generated: Make, layout: str, algorit
         assert a["accuracy"] == b["accuracy"]
     useful = other.steps(other.cohorts(0, 3)).sum((1, 2))
     assert (did.computed[:, 0] >= useful).all()
-
-
-def test_where_one_step_is_all_clients_share_their_products(generated: Make) -> None:
-    data, how = generated([20] * 6), fedsgd(fraction=1.0, lr=0.5)
-    beside, (program, got, _) = compiled(devices=1, lanes=6), outcome(compiled(devices=1, lanes=6), data, how)
-    assert (program.plan.once, program.plan.segment) == (True, 1)
-    wanted = outcome(compiled(devices=1), data, how)[1]
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got.variables, wanted.variables)
-    two = beside.program(data, TASK, [how, fedsgd(fraction=1.0, lr=0.1)], [5, 6])  # and each experiment has its own
-    state, _ = two.advance(two.init(), 0, 3)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), member(state, 0).variables, got.variables
-    )
 
 
 def test_one_after_another_computes_exactly_the_steps_there_are(generated: Make) -> None:
