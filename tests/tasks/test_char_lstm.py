@@ -11,8 +11,9 @@ def test_padding_counts_for_nothing() -> None:
     task = char_lstm(vocabulary=5, hidden=8)
     variables = task.init(KEY)
     x, y = jnp.array([[1, 2, 3, 0]]), jnp.array([[2, 3, -1, -1]])
-    short, _ = task.loss(variables, {"x": x[:, :2], "y": y[:, :2]}, KEY)
-    padded, _ = task.loss(variables, {"x": x, "y": y}, KEY)
+    loss = jax.jit(task.loss)
+    short, _ = loss(variables, {"x": x[:, :2], "y": y[:, :2]}, KEY)
+    padded, _ = loss(variables, {"x": x, "y": y}, KEY)
     assert padded[0] == pytest.approx(float(short[0]), rel=1e-6)
     metrics = task.metrics(variables, {"x": x, "y": y})
     assert metrics["count"].tolist() == [2.0]

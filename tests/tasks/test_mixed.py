@@ -55,7 +55,7 @@ def operands(jaxpr: Any) -> Iterator[str]:
                 yield from operands(inner)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["2nn", "lstm"])
 def test_the_gradient_is_nearly_the_same(name: str) -> None:
     task, x, y = TASKS[name]
     variables, batch = task.init(KEY), {"x": x, "y": y}
