@@ -89,6 +89,8 @@ def page() -> str:
         parts += alone(result)
     for result in read("million-*.json"):
         parts += million(result)
+    for result in read("idle.json"):
+        parts += idle(result)
     for result in read("kill.json"):
         parts += kills(result)
     return "\n".join(parts).rstrip() + "\n"
@@ -123,6 +125,27 @@ def million(result: dict[str, Any]) -> list[str]:
         + recorded(result),
         "",
     ]
+
+
+def idle(result: dict[str, Any]) -> list[str]:
+    """How much of what an accelerator computes is useful."""
+    sizes = result["sizes"]
+    lines = [
+        "## Little is idle",
+        "",
+        f"Shakespeare's {result['clients']:,} roles have {sizes['mean']:.0f} lines of text on average, half of them at "
+        f"most {sizes['median']:.0f}, one {sizes['largest']:,}. Laid out as on an accelerator, a tenth of them in each "
+        f"of {result['rounds']} rounds:",
+        "",
+        row(["", "lanes", "rows of a step", "useful steps over computed", "examples over rows computed"]),
+        row(["---"] * 5),
+    ]
+    for one in result["rows"]:
+        b = one["batch_size"] or "∞"
+        name = "FedSGD" if (one["epochs"], b) == (1, "∞") else f"E = {one['epochs']}, B = {b}"
+        shares = [f"{one['steps']:.3f}", f"{one['examples']:.3f}"]
+        lines.append(row([name, str(one["lanes"]), str(one["rows"]), *shares]))
+    return [*lines, "", f"A step of FedSGD is a row there: all clients' lines are one batch. {recorded(result)}", ""]
 
 
 def kills(result: dict[str, Any]) -> list[str]:

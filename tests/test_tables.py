@@ -62,6 +62,19 @@ def test_mesh(drawn: Callable[..., list[str]]) -> None:
     ]
 
 
+def test_idle(tables: ModuleType) -> None:
+    rows = [
+        {"epochs": 1, "batch_size": None, "lanes": 1, "rows": 9, "steps": 0.5, "examples": 0.5},
+        {"epochs": 5, "batch_size": 10, "lanes": 3, "rows": 10, "steps": 0.9, "examples": 0.75},
+    ]
+    sizes = {"mean": 2.4, "median": 2.0, "largest": 1000}
+    head, _, told, _, *table = tables.idle(HOW | {"clients": 7, "rounds": 2, "sizes": sizes, "rows": rows})
+    assert head == "## Little is idle"
+    assert told.startswith("Shakespeare's 7 roles have 2 lines of text on average, half of them at most 2, one 1,000.")
+    assert table[2:4] == ["| FedSGD | 1 | 9 | 0.500 | 0.500 |", "| E = 5, B = 10 | 3 | 10 | 0.900 | 0.750 |"]
+    assert table[-2].endswith(RECORDED[1])
+
+
 def test_ray(drawn: Callable[..., list[str]]) -> None:
     found = drawn(
         "ray",

@@ -56,6 +56,7 @@ def reproduce(
     """
     with told(debug):
         about = choose("paper", paper, PAPERS)
+        choose("precision", precision, dict.fromkeys(("float32", "bfloat16")))
         chosen = about.chosen(parts or ["all"])
         folder = results / (f"{paper}-quick" if quick else paper)
         if not from_results:

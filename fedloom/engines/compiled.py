@@ -84,7 +84,8 @@ def compiled(*, devices: int | None = None, lanes: int | None = None, stream: bo
 
     Arguments:
         devices: how many devices (CPU cores, GPUs) to use; all by default.
-        lanes: how many clients each device computes side by side; by default one on a CPU, many on a GPU.
+        lanes: how many clients each device computes side by side; by default one on a CPU, many on a GPU. Where clients
+            take one step from the same weights, all of them.
         stream: whether examples are brought to the device a few rounds at a time; by default when they do not fit.
     """
     require(devices is None or devices >= 1, "devices", "at least 1", devices)

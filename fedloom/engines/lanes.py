@@ -172,7 +172,7 @@ class Cohort:
         ahead = Lanes(slot, lanes.next + done.sum(1, dtype=jnp.int32), jnp.where(done, 0, step), next_work, total)
         return ahead, jax.tree.map(put, keeping, keeps)
 
-    def at_once(self, rows: int) -> Total:
+    def united(self, rows: int) -> Total:
         """The work of all, where their examples are one batch, computed in pieces of so many rows."""
         there = self.clients >= 0
         n = jnp.where(there, self.view.size[self.clients], 0).astype(jnp.float32)
@@ -203,7 +203,7 @@ def work_through(cohort: Cohort) -> tuple[Total, PyTree]:
     """
     plan, (x, m) = cohort.plan, cohort.clients.shape
     if plan.union:
-        return cohort.at_once(plan.union), cohort.kept or {}
+        return cohort.united(plan.union), cohort.kept or {}
     slots = jnp.broadcast_to(jnp.arange(plan.lanes, dtype=jnp.int32), (x, plan.lanes))
     taken = jnp.full(x, plan.lanes, jnp.int32)
     start = Lanes(slots, taken, jnp.zeros_like(slots), cohort.fresh(slots), nothing(plan, cohort.sent, m))

@@ -19,6 +19,7 @@ from fedloom.tasks.task import Batch, Task
 if TYPE_CHECKING:
     from jaxtyping import PyTree
 
+LONGER = 1.15  # a round's longest client, over what it is on average
 IDLE = 0.05  # of the steps that lanes may idle through at the ends of clients
 SHARE = 0.5  # of an accelerator's memory that lanes may fill
 BATCHES = 0.05  # and that the batches of a segment may fill
@@ -70,12 +71,16 @@ def plan(
     lanes: int | None = None,
     devices: int | None = None,
     observed: bool = False,
+    whole: bool = True,
 ) -> Plan:
     """The plan that is fast on the devices at hand.
 
     On a CPU one client after another on each core: one client's weights fit the core's cache, a hundred do not. On an
     accelerator clients side by side, as many as fit its memory and keep it busy: with more lanes than all steps over
     the longest client's steps, lanes only wait for that client.
+
+    Arguments:
+        whole: whether whole cohorts are worked on here, and not some clients of them at a time.
     """
     local, m = algorithm.local, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
@@ -90,11 +95,10 @@ def plan(
     mine = -(-m // len(chosen))
     if lanes is None:
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
-        useful = np.ceil(mine * steps.mean() / steps.max())
-        lanes = int(max(1, min(mine, fits, useful)))
+        lanes = int(max(1, min(mine, fits, useful_lanes(steps, mine))))
         if steps.min() == steps.max():  # equal clients: as many in the last turn as in the others
             lanes = -(-mine // -(-mine // lanes))
-    if not observed and takes_one_step(task, algorithm, example):
+    if whole and not observed and takes_one_step(task, algorithm, example):
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows) / rows)
         union = piece_length(sizes, mine, fits)
         return Plan(mesh, members, lanes, 1, True, 1, False, stacked, apart, observed, union)
@@ -102,6 +106,32 @@ def plan(
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
     once = lanes >= mine and segment >= steps.max()
     return Plan(mesh, members, lanes, segment, once, rows, accumulates, stacked, apart, observed)
+
+
+def useful_lanes(steps: np.ndarray, m: int) -> int:
+    """The most lanes for cohorts of m clients that seldom wait for the longest: all steps over the longest's, which is
+    taken a bit longer than it is on average.
+
+    >>> useful_lanes(np.array([60, 60, 60]), 3), useful_lanes(np.array([2, 3, 5, 40]), 4)
+    (3, 2)
+    >>> useful_lanes(np.array([2, 3, 5, 40] + [5] * 96), 10)  # who is long takes part in every tenth round
+    6
+    """
+    longest = min(LONGER * usual_longest(steps, m), steps.max())
+    return int(np.ceil(m * steps.mean() / longest))
+
+
+def usual_longest(steps: np.ndarray, m: int) -> float:
+    """The mean, over all cohorts of m clients, of the steps of the longest: of N clients in order, that is the i-th or
+    one before it in (i over m) of (N over m) cohorts.
+
+    >>> usual_longest(np.array([1, 2, 3]), 2)  # 2, 3, 3
+    2.6666666666666665
+    """
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, len(steps) + 1)))])  # log i!
+    i = np.arange(m, len(steps) + 1)
+    ways = np.concatenate([np.zeros(m), np.exp(logs[i] - logs[i - m] - logs[-1] + logs[len(steps) - m])])
+    return float(np.sort(steps) @ np.diff(ways))
 
 
 def segment_length(steps: np.ndarray, most: int = 2**30) -> int:

@@ -108,7 +108,8 @@ class Rank:
 def rank(data: FederatedData, task: Task, algorithm: Method, seed: int) -> Rank:
     """A rank's part of the work, on one device."""
     machine.devices()
-    layout = plan(task, algorithm, data.clients["train"].size, data.columns, members=1, lanes=None, devices=1)
+    sizes = data.clients["train"].size
+    layout = plan(task, algorithm, sizes, data.columns, members=1, lanes=None, devices=1, whole=False)
     return Rank(task, algorithm, layout, stored(data, layout.mesh, stream=True), seed)
 
 

@@ -56,7 +56,7 @@ class Station:
         machine.devices()
         sizes = self.data.clients["train"].size
         slowest = max(self.algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
-        return plan(self.task, slowest, sizes, self.data.columns, len(self.seeds), devices=1, observed=self.observed)
+        return plan(self.task, slowest, sizes, self.data.columns, len(self.seeds), None, 1, self.observed, whole=False)
 
     @cached_property
     def store(self) -> Store:

@@ -1,7 +1,8 @@
 """Union: where clients take one step from the same weights (FedSGD), all their examples are one batch.
 
 Σ_k p_k ∇ℓ_k(w) is the gradient of Σ_k p_k ℓ_k(w): nobody need know which client an example is of but for its share. The
-batch is computed in pieces, each of examples of whichever clients, so no row is idle but some of the last piece's.
+batch is computed in pieces, each of examples of whichever clients, so no row is idle but some of the last piece's; and
+in a sweep those by which an experiment's cohort has fewer than another's.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fedloom.tasks.task import Batch, Task, Variables
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
 
-EIGHTH = 8  # pieces of an average cohort of unequal clients: of the last half is idle, on average
+PIECES = 8  # of an average cohort of unequal clients: half of the last is idle, on average
 
 
 def takes_one_step(task: Task, algorithm: Method, example: Batch) -> bool:
@@ -56,7 +57,7 @@ def piece_length(sizes: np.ndarray, m: int, most: float) -> int:
     """
     whole = int(sizes.max()) * m
     if sizes.min() < sizes.max():
-        return max(1, min(-(-int(sizes.mean() * m) // EIGHTH), int(most)))
+        return max(1, min(-(-int(sizes.mean() * m) // PIECES), int(most)))
     return -(-whole // -(-whole // max(1, min(whole, int(most)))))
 
 

@@ -55,8 +55,8 @@ class Private(Around):
 
     def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
         """The inner ones, and those of the epochs before them."""
-        inner = self.inner.taken(n)
-        return inner + self.first * (inner // self.inner.passes)
+        epoch = jnp.asarray(n > 0 if self.batch_size is None else -(-n // self.batch_size))
+        return self.inner.taken(n) + self.first * epoch
 
     def own(self, name: str) -> bool:
         """Whether what has this dotted name is private."""

@@ -44,4 +44,6 @@ def effort(found: Found) -> str:
     took = " and ".join(f"{s / 60:.1f} minutes on {device}" for device, s in sorted(seconds.items()))
     runs = sum(len(outcome.trials) for outcome in found.outcomes.values())
     runs += sum(int(kept.about.get("runs", 1)) for kept in found.series.values())
-    return f"{runs} runs in {took}"
+    rounded = sum(about.get("experiment", {}).get("precision") == "bfloat16" for about in abouts)
+    told = f"; {rounded} of {len(abouts)} recordings were trained in bfloat16, the others in float32" if rounded else ""
+    return f"{runs} runs in {took}{told}"

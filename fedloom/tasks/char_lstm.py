@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from fedloom.tasks.layers import glorot
-from fedloom.tasks.lstm import cell, lstm
+from fedloom.tasks.layers import glorot, plus
+from fedloom.tasks.lstm import cell, lstm, summed
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -42,10 +42,11 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
         return Variables(layers, {})
 
     def logits(params: PyTree, x: Int[Array, "batch time"]) -> Float[Array, "batch*time vocabulary"]:
-        h = params["embedding"]["w"][x.astype(jnp.int32).T]
+        w = params["embedding"]["w"]
+        h = w.astype(summed(w))[x.astype(jnp.int32).T].astype(w.dtype)  # a frequent character's gradient is a long sum
         h = lstm(params["lstm2"], lstm(params["lstm1"], h))
         flat = h.swapaxes(0, 1).reshape(x.size, hidden)
-        return flat @ params["output"]["w"] + params["output"]["b"]
+        return plus(flat @ params["output"]["w"], params["output"]["b"])
 
     def each(variables: Variables, batch: Batch) -> tuple[Array, Array, Array]:
         """Of each character: the loss, whether it was guessed, whether there was one to guess."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, dense, same, settled
+from fedloom.tasks.layers import Layer, dense, plus, same, settled
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -79,7 +79,7 @@ def normal(key: Key[Array, ""], deviation: float, bias: float, *shape: int) -> L
 
 def convolve(layer: Layer, x: Float[Array, "batch h w i"]) -> Float[Array, "batch h w o"]:
     """Convolution that keeps the image's size, and the bias."""
-    return same(x, layer["w"]) + layer["b"]
+    return plus(same(x, layer["w"]), layer["b"])
 
 
 def pool(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h/2 w/2 c"]:

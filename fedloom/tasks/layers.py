@@ -30,7 +30,13 @@ def dense(layer: Layer, x: Float[Array, "batch inputs"]) -> Float[Array, "batch 
     """x·W + b, in the type of the weights."""
     w = layer["w"]
     small = partial(lax.platform_dependent, cpu=partial(fused, False), default=jnp.matmul)
-    return (small if len(x) <= SMALL else jnp.matmul)(x.astype(w.dtype), w) + layer["b"]
+    return plus((small if len(x) <= SMALL else jnp.matmul)(x.astype(w.dtype), w), layer["b"])
+
+
+def plus(x: Float[Array, "… c"], bias: Float[Array, " c"]) -> Float[Array, "… c"]:
+    """X + b; the gradient for b, which is a long sum, is made in float32 at least."""
+    wide = jnp.promote_types(bias.dtype, jnp.float32)
+    return x + jnp.broadcast_to(bias.astype(wide), x.shape).astype(x.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -85,7 +91,7 @@ def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[A
     """Convolution that keeps the image's size, 2 × 2 max-pooling, and the bias: added last, which is the same and four
     times less work.
     """
-    return halve(same(x, layer["w"])) + layer["b"]
+    return plus(halve(same(x, layer["w"])), layer["b"])
 
 
 @jax.custom_vjp

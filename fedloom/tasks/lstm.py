@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer
+from fedloom.tasks.layers import Layer, plus
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key
@@ -37,7 +37,7 @@ def lstm(layer: Layer, x: Float[Array, "time batch inputs"]) -> Float[Array, "ti
 
     i, f, g, o = x·X + h·H + b;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)
     """
-    return recur(x @ layer["x"] + layer["b"], layer["h"])  # what depends on x, for all times at once
+    return recur(plus(x @ layer["x"], layer["b"]), layer["h"])  # what depends on x, for all times at once
 
 
 @jax.custom_vjp
@@ -50,20 +50,20 @@ def recur(given: Float[Array, "time batch 4*hidden"], w: Float[Array, "hidden 4*
 
 
 def _recur_forward(given: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
-    h, c, opened = lax.platform_dependent(given, w, cpu=kept, default=found_again)
+    h, c, opened = lax.platform_dependent(given, w, cpu=cpu_forward, default=accelerator_forward)
     return h, (h, c, opened, w)
 
 
 def _recur_backward(residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array]:
     h, c, opened, w = residuals
-    dz = lax.platform_dependent(d, c, opened, w, cpu=one_by_one, default=sloped)
+    dz = lax.platform_dependent(d, c, opened, w, cpu=cpu_backward, default=accelerator_backward)
     return dz, jnp.einsum("tbh,tbk->hk", before(h), dz)
 
 
 recur.defvjp(_recur_forward, _recur_backward)
 
 
-def kept(given: Array, w: Array) -> tuple[Array, Array, Array]:
+def cpu_forward(given: Array, w: Array) -> tuple[Array, Array, Array]:
     """The outputs, cells and gates of all times, kept as they come: fast on a CPU."""
 
     def step(carry: Carry, now: Array) -> tuple[Carry, tuple[Array, ...]]:
@@ -74,7 +74,7 @@ def kept(given: Array, w: Array) -> tuple[Array, Array, Array]:
     return h, c, opened
 
 
-def found_again(given: Array, w: Array) -> tuple[Array, Array, Array]:
+def accelerator_forward(given: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same; gates are computed again after the loop, of all times at once. An accelerator's loop should write
     little, and find things where they are: a scan over clients' sequences would first put all times in front.
     """
@@ -90,7 +90,7 @@ def found_again(given: Array, w: Array) -> tuple[Array, Array, Array]:
     return h, c, jnp.concatenate(gates(given + wide(before(h), w)), axis=-1).astype(h.dtype)
 
 
-def one_by_one(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
+def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The gradient for what is given, from the last time to the first, dh and dc coming from the time after:
 
     do = dh·tanh(c);  dc += dh·o·(1 - tanh²(c));  di = dc·g;  df = dc·c₋₁;  dg = dc·i;  dc₋₁ = dc·f
@@ -98,7 +98,7 @@ def one_by_one(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "tim
 
     def step(carry: Carry, now: tuple[Array, ...]) -> tuple[Carry, Array]:
         dh, dc = carry
-        d, c, c_before, opened = (a.astype(jnp.float32) for a in now)
+        d, c, c_before, opened = (a.astype(summed(w)) for a in now)
         dh += d
         i, f, g, o = jnp.split(opened, 4, axis=-1)
         t = jnp.tanh(c)
@@ -107,20 +107,20 @@ def one_by_one(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "tim
         dz = jnp.concatenate(into, axis=-1).astype(w.dtype)
         return (wide(dz, w.T), dc * f), dz
 
-    zero = jnp.zeros(d.shape[1:], jnp.float32)
+    zero = jnp.zeros(d.shape[1:], summed(w))
     dz: Array = lax.scan(step, (zero, zero), (d, c, before(c), opened), reverse=True, unroll=UNROLL)[1]
     return dz
 
 
-def sloped(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
+def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The same; what does not depend on the time after is computed first, of all times at once:
 
     dc += dh·o·(1 - tanh²(c));  dz = (dc, dc, dc, dh) · slopes;  dc₋₁ = dc·f
     """
-    i, f, g, o = jnp.split(opened.astype(jnp.float32), 4, axis=-1)
-    t = jnp.tanh(c.astype(jnp.float32))
-    slopes = jnp.stack([g * i * (1 - i), before(c) * f * (1 - f), i * (1 - g * g), t * o * (1 - o)], axis=-2)
-    slopes, through, kept = (a.astype(w.dtype) for a in (slopes, o * (1 - t * t), f))
+    i, f, g, o = jnp.split(opened.astype(summed(w)), 4, axis=-1)
+    out = jnp.tanh(c.astype(summed(w)))
+    slopes = jnp.stack([g * i * (1 - i), before(c) * f * (1 - f), i * (1 - g * g), out * o * (1 - o)], axis=-2)
+    slopes, through, kept = (a.astype(w.dtype) for a in (slopes, o * (1 - out * out), f))
     is_output = (jnp.arange(4) == 3)[:, None]
 
     def step(turn: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -131,7 +131,7 @@ def sloped(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time ba
         dz = (jnp.where(is_output, dh[:, None], dc[:, None]) * slopes[t]).reshape(len(dh), -1).astype(w.dtype)
         return wide(dz, w.T), dc * kept[t], found.at[t].set(dz)
 
-    zero = jnp.zeros(d.shape[1:], jnp.float32)
+    zero = jnp.zeros(d.shape[1:], summed(w))
     room = jnp.zeros(opened.shape, w.dtype)
     dz: Array = lax.fori_loop(0, len(d), step, (zero, zero, room), unroll=UNROLL)[2]
     return dz
@@ -145,9 +145,9 @@ def ahead(h: Array, c: Array, given: Array, w: Array) -> tuple[Array, Array, tup
 
 
 def nothing(given: Array, w: Array) -> Carry:
-    """The output and the cell before the first time; a cell is in float32, for it is a long sum."""
+    """The output and the cell before the first time; a cell is a long sum."""
     shape = given.shape[1], w.shape[0]
-    return jnp.zeros(shape, given.dtype), jnp.zeros(shape, jnp.float32)
+    return jnp.zeros(shape, given.dtype), jnp.zeros(shape, summed(w))
 
 
 def gates(z: Float[Array, "… 4*hidden"]) -> tuple[Array, ...]:
@@ -162,5 +162,10 @@ def before(a: Float[Array, "time …"]) -> Float[Array, "time …"]:
 
 
 def wide(a: Array, b: Array) -> Float[Array, "…"]:
-    """a·b, with sums in float32 whatever type they have."""
-    return jnp.matmul(a, b, preferred_element_type=jnp.float32)
+    """a·b, with sums in float32 at least."""
+    return jnp.matmul(a, b, preferred_element_type=summed(b))
+
+
+def summed(a: Array) -> jnp.dtype:
+    """The type in which such numbers are summed up: float32 at least."""
+    return jnp.promote_types(a.dtype, jnp.float32)

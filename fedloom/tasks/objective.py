@@ -27,8 +27,13 @@ def cross_entropy(logits: Float[Array, "batch classes"], labels: Int[Array, " ba
     1.3863
     """
     chosen = labels[:, None] == jnp.arange(logits.shape[-1])
-    likely = jax.nn.log_softmax(logits.astype(jnp.promote_types(logits.dtype, jnp.float32)))
-    return -jnp.sum(jnp.where(chosen, likely, 0), axis=-1)
+    return -jnp.sum(jnp.where(chosen, jax.nn.log_softmax(widened(logits)), 0), axis=-1)
+
+
+def widened(outputs: PyTree) -> PyTree:
+    """The same, in float32 at least: losses are differences and sums."""
+    is_short = lambda a: jnp.issubdtype(jnp.result_type(a), jnp.floating) and jnp.result_type(a).itemsize < 4  # noqa: E731
+    return jax.tree.map(lambda a: a.astype(jnp.float32) if is_short(a) else a, outputs)
 
 
 @dataclass(frozen=True)
@@ -224,7 +229,7 @@ def supervised(
     def losses(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
         found, state = apply(variables, batch["x"], key)
         outputs, more = extra(found)
-        return goal.loss(fitting(outputs, batch), batch) + more, state
+        return goal.loss(fitting(widened(outputs), batch), batch) + more, state
 
     def measured(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
         return goal.metrics(fitting(predicted(variables, batch["x"]), batch), batch)

@@ -36,7 +36,8 @@ class Task:
         name: what it is called in tables.
         init: random key → variables.
         loss: (variables, batch, random key) → (the loss of each example, the new state). Losses come per example so
-            that masks and weights are exact.
+            that masks and weights are exact; an example's loss must not depend on the others, because batches are
+            computed in pieces, and beside others' examples (batch norm, which has a state, is known to).
         metrics: (variables, batch) → for each metric its value for each example, and under ``count`` what those values
             are out of (1 for an example that is judged once); the mean is Σ value / Σ count, over any batches.
         classes: how many classes it tells apart, where it does and knows.

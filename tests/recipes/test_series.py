@@ -35,3 +35,11 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"series": "a"')
     with pytest.raises(CheckpointError, match=r"a.json is damaged"):
         curves.read("a", tmp_path)
+
+
+def test_a_series_is_the_same_in_whichever_precision(tmp_path: Path) -> None:
+    series = Series("one", Experiment(lr=0.2))
+    kept = lambda **changes: Kept("one", {}, {"experiment": series.experiment.replace(**changes).changed()})  # noqa: E731
+    curves.check(series, kept(precision="bfloat16"), tmp_path)
+    with pytest.raises(CheckpointError, match="is of another experiment"):
+        curves.check(series, kept(precision="bfloat16", lr=0.3), tmp_path)

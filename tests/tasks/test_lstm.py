@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedloom.tasks.lstm import found_again, kept, lstm, one_by_one, recur, sloped
+from fedloom.tasks.lstm import accelerator_backward, accelerator_forward, cpu_backward, cpu_forward, lstm, recur
 
-FORMS = {"cpu": (kept, one_by_one), "accelerator": (found_again, sloped)}
+FORMS = {"cpu": (cpu_forward, cpu_backward), "accelerator": (accelerator_forward, accelerator_backward)}
 
 
 def drawn(seed: int, *shapes: tuple[int, ...]) -> list[jax.Array]:
@@ -73,3 +73,25 @@ def test_in_bfloat16_cells_are_summed_up_in_float32(form: str) -> None:
     assert {a.dtype for a in (h, c, opened)} == {jnp.dtype(jnp.bfloat16)}
     wanted = np.tanh(1) * (1 - jax.nn.sigmoid(8.0) ** 300) / (1 - jax.nn.sigmoid(8.0)) * jax.nn.sigmoid(8.0)
     assert float(c[-1, 0, 0]) == pytest.approx(float(wanted), rel=0.01)  # in bfloat16 it would stop at 128
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_in_bfloat16_the_gradients_are_nearly_the_same(form: str) -> None:
+    forward, backward = FORMS[form]
+    given, w, d = drawn(3, (20, 5, 64), (16, 64), (20, 5, 16))
+    w /= 4
+    wanted = jax.vjp(plainly, given, w)[1](d)[0]
+    given, w, d = (a.astype(jnp.bfloat16) for a in (given, w, d))
+    _, c, opened = forward(given, w)
+    found = backward(d, c, opened, w)
+    assert found.dtype == jnp.bfloat16
+    assert float(jnp.linalg.norm(found - wanted) / jnp.linalg.norm(wanted)) < 0.02
+
+
+def test_it_runs_in_float64_where_that_is_on() -> None:
+    with jax.enable_x64(True):
+        given, w = (jnp.asarray(np.random.default_rng(0).normal(size=s)) for s in ((5, 2, 16), (4, 16)))
+        for name, (forward, backward) in FORMS.items():
+            h, c, opened = forward(given, w)
+            dz = backward(h, c, opened, w)
+            assert {a.dtype.name for a in (h, c, opened, dz)} == {"float64"}, name

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -6,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedloom.errors import UnknownName
+from fedloom.errors import ArgumentError, UnknownName
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.tasks import Task, Variables, char_lstm, cifar_cnn, cnn, mixed, two_nn
+from fedloom.tasks.objective import supervised
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -40,9 +42,11 @@ def test_products_are_in_bfloat16_and_what_comes_out_in_float32(name: str) -> No
     variables, batch = task.init(KEY), {"x": x, "y": y}
     found, state = gradient(mixed(task), variables, batch)
     assert {a.dtype for a in jax.tree.leaves((found, state))} == {jnp.dtype(jnp.float32)}
-    program = jax.make_jaxpr(lambda v: mixed(task).loss(v, batch, KEY)[0])(variables)
-    assert set(operands(program.jaxpr)) == {"bfloat16"}
-    assert set(operands(jax.make_jaxpr(lambda v: task.loss(v, batch, KEY)[0])(variables).jaxpr)) == {"float32"}
+    of = lambda t: set(operands(jax.make_jaxpr(lambda v: t.loss(v, batch, KEY)[0])(variables).jaxpr))  # noqa: E731
+    assert of(mixed(task)) == {"bfloat16"}
+    assert of(task) == {"float32"}
+    measured = jax.make_jaxpr(lambda v: mixed(task).metrics(v, batch))(variables)
+    assert set(operands(measured.jaxpr)) == {"float32"}
 
 
 def operands(jaxpr: Any) -> Iterator[str]:
@@ -55,21 +59,29 @@ def operands(jaxpr: Any) -> Iterator[str]:
                 yield from operands(inner)
 
 
-@pytest.mark.parametrize("name", ["2nn", "lstm"])
-def test_the_gradient_is_nearly_the_same(name: str) -> None:
-    task, x, y = TASKS[name]
-    variables, batch = task.init(KEY), {"x": x, "y": y}
+def test_long_sums_are_made_in_float32() -> None:
+    """Every part of the gradient, of hundreds of lines in which one character is frequent."""
+    task, rng = char_lstm(5, hidden=16), np.random.default_rng(1)
+    lines = np.where(rng.random((300, 40)) < 0.5, 3, rng.integers(0, 5, (300, 40)))
+    variables, batch = task.init(KEY), {"x": lines, "y": np.roll(lines, -1, axis=1)}
     found, wanted = (gradient(t, variables, batch)[0] for t in (mixed(task), task))
-    apart = jnp.sqrt(sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True)))
-    size = jnp.sqrt(sum(jnp.sum(b**2) for b in jax.tree.leaves(wanted)))
-    assert 1e-5 < float(apart / size) < 0.25
+    apart = jax.tree.map(lambda a, b: float(jnp.linalg.norm(a - b) / jnp.linalg.norm(b)), found, wanted)
+    assert 1e-5 < min(jax.tree.leaves(apart)) <= max(jax.tree.leaves(apart)) < 0.02, apart
 
 
-def test_what_is_measured_is_measured_in_float32() -> None:
-    task, x, y = TASKS["cnn"]
-    variables, batch = task.init(KEY), {"x": x, "y": y}
-    for name, values in task.metrics(variables, batch).items():
-        np.testing.assert_array_equal(mixed(task).metrics(variables, batch)[name], values)
+def test_labels_and_losses_are_not_rounded() -> None:
+    """Numbers about 1,000, told to the eighth: half a unit apart in bfloat16 they would be 4 apart."""
+    numbers = np.array([1000.5, 1001.5], np.float32)
+    variables = Variables({"b": jnp.asarray(1000.0)}, {})
+    task = supervised("one", lambda _: variables, lambda v, x, _: (0 * x[:, 0] + v.params["b"], {}), "squared_error")
+    losses, _ = mixed(task).loss(variables, {"x": np.ones((2, 1), np.float32), "y": numbers}, KEY)
+    np.testing.assert_allclose(losses, [0.5**2, 1.5**2])
+
+
+def test_models_of_other_libraries_have_ways_of_their_own() -> None:
+    task = replace(two_nn(), give_back=lambda variables: variables)
+    with pytest.raises(ArgumentError, match=r"task must be a built-in model .* but is '2nn'"):
+        mixed(task)
 
 
 def test_an_experiment_asks_for_it() -> None:

@@ -1,0 +1,41 @@
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedloom.recipes.cell import Cell
+from fedloom.recipes.part import Part
+from fedloom.recipes.recording import Manner, record_missing
+from fedloom.recipes.series import Series
+from fedloom.runs import Experiment
+
+TOY = Experiment(model="logistic", clients=600, fraction=0.01, rounds=2, target=0.3, evaluate="test")
+
+
+def manner(folder: Path, precision: str) -> Manner:
+    live: Any = lambda _: nullcontext(None)  # noqa: E731
+    return Manner("toy", folder, False, float("inf"), precision, live, lambda _: None)
+
+
+@pytest.mark.parametrize(("asked", "own", "told"), [
+    ("float32", "float32", None), ("bfloat16", "float32", "bfloat16"), ("float32", "bfloat16", "bfloat16"),
+])  # fmt: skip
+def test_what_is_recorded_says_what_it_was_computed_in(tmp_path: Path, asked: str, own: str, told: str | None) -> None:
+    e = TOY.replace(precision=own)
+    part = Part("p", "", (Cell("cell", e, 0.1, targets=(0.3,)),), series=lambda _: (Series("line", e),))
+    record_missing([part], "", manner(tmp_path, asked))
+    for name in ("cell", "line"):
+        kept = json.loads((tmp_path / f"{name}.json").read_text())
+        assert kept["experiment"].get("precision") == told
+        assert ("--precision bfloat16" in kept["command"]) == (asked == "bfloat16")
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_trials_of_another_precision_are_not_mixed_in(tmp_path: Path) -> None:
+    part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),))
+    (tmp_path / "cell-bfloat16.partial").write_text("left alone")
+    record_missing([part], "", manner(tmp_path, "float32"))
+    assert (tmp_path / "cell-bfloat16.partial").read_text() == "left alone"
+    assert (tmp_path / "cell.json").exists()
