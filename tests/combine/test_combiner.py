@@ -202,8 +202,7 @@ def test_one_device_and_several_with_lanes_agree(generated: Make, name: str, com
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6), several, one)
 
 
-@pytest.mark.parametrize("engine", [None, compiled(devices=1, lanes=3)])
-@pytest.mark.parametrize("name", ["fedavg", "by accuracy"])
+@pytest.mark.parametrize(("name", "engine"), [("fedavg", None), ("by accuracy", compiled(devices=1, lanes=3))])
 def test_clipped_to_infinity_is_plain_bit_for_bit(generated: Make, engine: Any, name: str) -> None:
     ends = [outcome(generated(SIZES), ALGORITHMS[name](fraction=0.7, batch_size=4, combiner=combiner), 3, engine)
             for combiner in (mean, clipped(np.inf))]  # fmt: skip

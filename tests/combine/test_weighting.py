@@ -156,7 +156,7 @@ RULES: list[Weighting] = [
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.describe()))
-@pytest.mark.parametrize("lanes", [None, 3])
+@pytest.mark.parametrize("lanes", [pytest.param(None, marks=pytest.mark.slow), 3])
 def test_the_engine_weighs_what_each_client_read(everyone: Any, rule: Any, lanes: int | None) -> None:
     """On every core, and in three lanes: the mean of all replies, each judged on its own data by NumPy."""
     data, made = everyone

@@ -53,7 +53,7 @@ def test_everybodys_own_model_before_and_after_fitting(layout: dict[str, Any]) -
     np.testing.assert_allclose(done.users.column("mixing")[1], np.full((4, 4), 0.25), rtol=1e-6)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [pytest.param(LAYOUTS[0], marks=pytest.mark.slow), *LAYOUTS[1:]])
 @pytest.mark.parametrize("make", [lambda **o: ditto(0.0, **o), lambda **o: ifca(1, **o), scaffold])
 def test_what_a_user_uses_is_measured(make: Any, layout: dict[str, Any]) -> None:
     done = run(points(VALUES), quadratic(), make(fraction=1.0, **WORK), rounds=1, users=True, engine=compiled(**layout))

@@ -38,6 +38,14 @@ def plainly(given: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.stack(out)
 
 
+@jax.jit
+@jax.vmap
+def pulled(given: jax.Array, w: jax.Array, d: jax.Array) -> jax.Array:
+    """JAX's own gradient for what is given."""
+    found: jax.Array = jax.vjp(plainly, given, w)[1](d)[0]
+    return found
+
+
 def test_the_layer_is_its_equations() -> None:
     rng = np.random.default_rng(0)
     layer = {"x": rng.normal(size=(3, 16)), "h": rng.normal(size=(4, 16)), "b": rng.normal(size=16)}
@@ -48,7 +56,7 @@ def test_the_layer_is_its_equations() -> None:
 
 def test_the_gradients_are_those_of_the_equations() -> None:
     given, w, d = drawn(1, (9, 2, 16), (4, 16), (9, 2, 4))
-    found, wanted = (jax.vjp(f, given, w)[1](d) for f in (recur, plainly))
+    found, wanted = (jax.jit(lambda *a, f=f: jax.vjp(f, *a[:2])[1](a[2]))(given, w, d) for f in (recur, plainly))
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
@@ -57,19 +65,17 @@ def test_the_gradients_are_those_of_the_equations() -> None:
 def test_either_form_is_right_for_clients_side_by_side(form: str) -> None:
     forward, backward = FORMS[form]
     given, w, d = drawn(2, (3, 9, 2, 16), (3, 4, 16), (3, 9, 2, 4))
-    h, c, opened = jax.vmap(forward)(given, w)
-    dz = jax.vmap(backward)(d, c, opened, w)
-    for k in range(3):
-        out, pull = jax.vjp(plainly, given[k], w[k])
-        np.testing.assert_allclose(h[k], out, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(dz[k], pull(d[k])[0], rtol=1e-4, atol=1e-5)
+    h, c, opened = jax.jit(jax.vmap(forward))(given, w)
+    dz = jax.jit(jax.vmap(backward))(d, c, opened, w)
+    np.testing.assert_allclose(h, jax.jit(jax.vmap(plainly))(given, w), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dz, pulled(given, w, d), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_in_bfloat16_cells_are_summed_up_in_float32(form: str) -> None:
     forward, _ = FORMS[form]
     given = jnp.full((300, 1, 4), 8.0, jnp.bfloat16).at[:, :, 2].set(1.0)  # all gates open
-    h, c, opened = forward(given, jnp.zeros((1, 4), jnp.bfloat16))
+    h, c, opened = jax.jit(forward)(given, jnp.zeros((1, 4), jnp.bfloat16))
     assert {a.dtype for a in (h, c, opened)} == {jnp.dtype(jnp.bfloat16)}
     wanted = np.tanh(1) * (1 - jax.nn.sigmoid(8.0) ** 300) / (1 - jax.nn.sigmoid(8.0)) * jax.nn.sigmoid(8.0)
     assert float(c[-1, 0, 0]) == pytest.approx(float(wanted), rel=0.01)  # in bfloat16 it would stop at 128
@@ -80,10 +86,10 @@ def test_in_bfloat16_the_gradients_are_nearly_the_same(form: str) -> None:
     forward, backward = FORMS[form]
     given, w, d = drawn(3, (20, 5, 64), (16, 64), (20, 5, 16))
     w /= 4
-    wanted = jax.vjp(plainly, given, w)[1](d)[0]
+    wanted = pulled(given[None], w[None], d[None])[0]
     given, w, d = (a.astype(jnp.bfloat16) for a in (given, w, d))
-    _, c, opened = forward(given, w)
-    found = backward(d, c, opened, w)
+    _, c, opened = jax.jit(forward)(given, w)
+    found = jax.jit(backward)(d, c, opened, w)
     assert found.dtype == jnp.bfloat16
     assert float(jnp.linalg.norm(found - wanted) / jnp.linalg.norm(wanted)) < 0.02
 
@@ -92,6 +98,6 @@ def test_it_runs_in_float64_where_that_is_on() -> None:
     with jax.enable_x64(True):
         given, w = (jnp.asarray(np.random.default_rng(0).normal(size=s)) for s in ((5, 2, 16), (4, 16)))
         for name, (forward, backward) in FORMS.items():
-            h, c, opened = forward(given, w)
-            dz = backward(h, c, opened, w)
+            h, c, opened = jax.jit(forward)(given, w)
+            dz = jax.jit(backward)(h, c, opened, w)
             assert {a.dtype.name for a in (h, c, opened, dz)} == {"float64"}, name
