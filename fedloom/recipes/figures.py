@@ -59,9 +59,10 @@ def work(panels: Mapping[str, Mapping[tuple[int, str], Trial]], targets: Mapping
             low = target - (1 - target) * 3 if target > 0.9 else 0.4 * target
             axes.set(title=title, ylim=(low, target + (target - low) * 0.06), xscale="log", xlim=(1, None),
                      xlabel="rounds of communication", ylabel="test accuracy, best so far")  # fmt: skip
-            axes.legend(fontsize="small", ncols=2 if len(trials) > 6 else 1, loc="lower right")
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_axis_off()
+        lines = {line.get_label(): line for axes in grid.flat for line in axes.lines if line.get_label()[0] != "_"}
+        figure.legend(lines.values(), lines, loc="outside lower center", ncols=5)
     return figure
 
 

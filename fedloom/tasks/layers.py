@@ -36,7 +36,7 @@ def dense(layer: Layer, x: Float[Array, "batch inputs"]) -> Float[Array, "batch 
 def plus(x: Float[Array, "… c"], bias: Float[Array, " c"]) -> Float[Array, "… c"]:
     """X + b; the gradient for b, which is a long sum, is made in float32 at least."""
     wide = jnp.promote_types(bias.dtype, jnp.float32)
-    return x + jnp.broadcast_to(bias.astype(wide), x.shape).astype(x.dtype)
+    return x + (bias if bias.dtype == wide else jnp.broadcast_to(bias.astype(wide), x.shape).astype(x.dtype))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
