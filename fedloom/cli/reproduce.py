@@ -17,7 +17,7 @@ from fedloom.recipes import PAPERS, Part
 from fedloom.recipes.page import page as write_page
 from fedloom.recipes.part import Found
 from fedloom.recipes.recording import Manner, record_missing, recorded
-from fedloom.runs import report
+from fedloom.runs import Experiment, report
 
 NAMES = "; ".join(f"{name}: {', '.join(paper.parts)}" for name, paper in PAPERS.items())
 
@@ -56,7 +56,7 @@ def reproduce(
     """
     with told(debug):
         about = choose("paper", paper, PAPERS)
-        choose("precision", precision, dict.fromkeys(("float32", "bfloat16")))
+        Experiment(precision=precision)  # which knows the choices
         chosen = about.chosen(parts or ["all"])
         folder = results / (f"{paper}-quick" if quick else paper)
         if not from_results:

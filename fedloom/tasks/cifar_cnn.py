@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, dense, plus, same, settled
+from fedloom.tasks.layers import Layer, dense, plus, same, settled, summed
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -93,7 +93,7 @@ def normalised(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h w c"]:
     """Local response normalisation (Krizhevsky et al. 2012): x / (1 + α·Σ x²)^β over nine neighbouring channels."""
     c = x.shape[-1]
     near = (np.abs(np.arange(c)[:, None] - np.arange(c)) <= 4).astype(x.dtype)
-    around = jnp.matmul(x * x, near, preferred_element_type=jnp.float32)
+    around = jnp.matmul(x * x, near, preferred_element_type=summed(x))
     return x * ((1 + (0.001 / 9) * around) ** -0.75).astype(x.dtype)
 
 

@@ -34,9 +34,14 @@ def dense(layer: Layer, x: Float[Array, "batch inputs"]) -> Float[Array, "batch 
 
 
 def plus(x: Float[Array, "… c"], bias: Float[Array, " c"]) -> Float[Array, "… c"]:
-    """X + b; the gradient for b, which is a long sum, is made in float32 at least."""
-    wide = jnp.promote_types(bias.dtype, jnp.float32)
+    """The sum x + b; the gradient for b, which is a long sum, is made in float32 at least."""
+    wide = summed(bias)
     return x + (bias if bias.dtype == wide else jnp.broadcast_to(bias.astype(wide), x.shape).astype(x.dtype))
+
+
+def summed(a: Array) -> jnp.dtype:
+    """The type in which such numbers are summed up: float32 at least."""
+    return jnp.promote_types(a.dtype, jnp.float32)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

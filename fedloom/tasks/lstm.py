@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, plus
+from fedloom.tasks.layers import Layer, plus, summed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key
@@ -164,8 +164,3 @@ def before(a: Float[Array, "time …"]) -> Float[Array, "time …"]:
 def wide(a: Array, b: Array) -> Float[Array, "…"]:
     """a·b, with sums in float32 at least."""
     return jnp.matmul(a, b, preferred_element_type=summed(b))
-
-
-def summed(a: Array) -> jnp.dtype:
-    """The type in which such numbers are summed up: float32 at least."""
-    return jnp.promote_types(a.dtype, jnp.float32)
