@@ -8,7 +8,7 @@ Table 3: CIFAR-10 to 80, 82 and 85 %, by SGD, FedSGD and federated averaging.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -254,39 +254,40 @@ def why_2nn(found: Found) -> str:
     )
 
 
+def compared(
+    entries: Mapping[Setting, Entry], chosen: Sequence[Setting], ways: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[tuple[str, tuple[Entry, ...]], ...], tuple[Cell, ...]]:
+    """Some settings of the tables, each in several ways: the rows of a table, and its cells."""
+    rows, cells = [], dict[str, Cell]()
+    for title, change in ways.items():
+        pairs = [(replace(s, **change), s, entries[s]) for s in chosen]
+        cells |= {changed.name: cell(changed, entry.target) for changed, _, entry in pairs}
+        row = tuple(Entry(c.name, e.target, e.published if c == s else {}) for c, s, e in pairs)
+        rows.append((title, row))
+    return tuple(rows), tuple(cells.values())
+
+
 def inputs() -> Part:
     """How pixels are scaled, which the paper does not say: settings of Table 1 with each scaling."""
     entries = dict(settings1())
     chosen = [s for s in entries if s.batch_size == 10 and s.fraction == 0.1]
-    rows, cells = [], dict[str, Cell]()
-    for scaling in ("unit", "centred", "standard"):
-        scaled = [replace(s, inputs=scaling) for s in chosen]
-        cells |= {s.name: cell(s, entries[b].target) for s, b in zip(scaled, chosen, strict=True)}
-        told = [entries[b].published if scaling == b.inputs else {} for b in chosen]
-        row = tuple(Entry(s.name, entries[b].target, t) for s, b, t in zip(scaled, chosen, told, strict=True))
-        rows.append((f"pixels as {SCALES[scaling]}", row))
+    ways = {f"pixels as {about}": {"inputs": scaling} for scaling, about in SCALES.items()}
+    rows, cells = compared(entries, chosen, ways)
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
-    grid = Grid("Pixels scaled in three ways; C = 0.1, B = 10", heads, tuple(rows))
-    return Part("inputs", "What the paper does not say: how pixels are scaled", tuple(cells.values()), (grid,))
+    grid = Grid("Pixels scaled in three ways; C = 0.1, B = 10", heads, rows)
+    return Part("inputs", "What the paper does not say: how pixels are scaled", cells, (grid,))
 
 
 def precision() -> Part:
-    """Whether it matters that some cells were computed in bfloat16: settings of Tables 1 and 2 computed in both."""
-    entries = {**dict(settings1()), **dict(settings2())}
+    """Whether it matters that some cells were computed in bfloat16: settings of Table 2 computed so too."""
+    entries = dict(settings2())
     kinds = [("cnn", "iid", 5), ("cnn", "shards", 5), ("lstm", "natural", 1)]
-    chosen = [
-        s for s in entries if (s.model, s.partition, s.epochs) in kinds and (s.fraction, s.batch_size) == (0.1, 10)
-    ]
-    rows, cells = [], dict[str, Cell]()
-    for kind in ("float32", "bfloat16"):
-        computed = [replace(s, precision=kind) for s in chosen]
-        cells |= {s.name: cell(s, entries[s.usual].target) for s in computed}
-        told = [entries[s].published if kind == "float32" else {} for s in chosen]
-        row = tuple(Entry(s.name, entries[s.usual].target, t) for s, t in zip(computed, told, strict=True))
-        rows.append(("as in the tables" if kind == "float32" else f"trained in {kind}", row))
+    chosen = [s for s in entries if (s.model, s.partition, s.epochs) in kinds and s.batch_size == 10]
+    ways: dict[str, dict[str, str]] = {"as in the tables": {}, "trained in bfloat16": {"precision": "bfloat16"}}
+    rows, cells = compared(entries, chosen, ways)
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}, E = {s.epochs}" for s in chosen)
-    grid = Grid("Trained in bfloat16, and as in the tables; C = 0.1, B = 10", heads, tuple(rows))
-    return Part("precision", "Does it matter what it is computed in?", tuple(cells.values()), (grid,))
+    grid = Grid("Trained in bfloat16, and as in the tables; C = 0.1, B = 10", heads, rows)
+    return Part("precision", "Does it matter what it is computed in?", cells, (grid,))
 
 
 def introduction(found: Found) -> str:
