@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
+import fedloom.tasks.blocks as blocks
 import fedloom.tasks.patches as patches
 from fedloom.tasks.convolution import Convolution, ordered
 from fedloom.tasks.rewriting import rewritten
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 BUSY = 128  # images from which one model's convolution keeps a GPU busy
 FEW = 8  # channels up to which patches are small
-WRITTEN_OUT = 32  # models up to which their convolutions are written out one by one
+WRITTEN_OUT = 100  # models up to which their convolutions are written out one by one: a loop copies what each reads
 
 
 def convolve(x: Array, w: Array, params: dict[str, Any]) -> Array:
@@ -37,8 +38,14 @@ def convolve(x: Array, w: Array, params: dict[str, Any]) -> Array:
 def fastest(how: Convolution, x: Float[Array, "batch … i"], w: Float[Array, "… i o"]) -> Float[Array, "batch … o"]:
     """In the form that is fast where it is compiled for."""
     patched = how.batch_groups == 1 and jnp.issubdtype(x.dtype, jnp.floating) and how.result in (None, x.dtype)
-    default = partial(apart, how) if patched else how.plain
+    form = by_blocks if blocks.fit(how, x, w) else apart
+    default = partial(form, how) if patched else how.plain
     return lax.platform_dependent(x, w, cpu=partial(direct, how), default=default)
+
+
+def by_blocks(how: Convolution, x: Float[Array, "batch h w i"], w: Float[Array, "5 5 i o"]) -> Float[Array, "…"]:
+    """A 5 × 5 convolution as one of blocks of 2 × 2 pixels."""
+    return blocks.pixels(apart(blocks.of_blocks(how), blocks.blocks(x), blocks.kernel(w)))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -139,11 +146,17 @@ def is_busy(images: Float[Array, "m batch …"], channels: int) -> bool:
 
 
 def one_by_one(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """The function of one model after another."""
+    """The function of one model after another; of very many, in equal parts."""
+
+    def some(a: Array, b: Array) -> Array:
+        return jnp.stack([function(*each) for each in zip(a, b, strict=True)])
 
     def every(a: Array, b: Array) -> Array:
-        if len(a) <= WRITTEN_OUT:
-            return jnp.stack([function(*each) for each in zip(a, b, strict=True)])
-        return lax.map(lambda each: function(*each), (a, b))
+        many = max(k for k in range(1, WRITTEN_OUT + 1) if len(a) % k == 0)
+        if many == len(a):
+            return some(a, b)
+        each = [a.reshape(-1, many, *a.shape[1:]), b.reshape(-1, many, *b.shape[1:])]
+        parts = lax.map(lambda part: some(*part), each)
+        return parts.reshape(-1, *parts.shape[2:])
 
     return every

@@ -97,7 +97,7 @@ def test_outputs_and_gradients_of_both_forms(case: str) -> None:
 
 @pytest.mark.parametrize("busy", [1, 1000])
 @pytest.mark.parametrize("few", [0, 1000])
-@pytest.mark.parametrize("written_out", [1, 32])
+@pytest.mark.parametrize("written_out", [4, 32])
 @pytest.mark.parametrize("case", ["PyTorch", "grouped"])
 def test_weights_that_differ_by_client(
     case: str, busy: int, few: int, written_out: int, monkeypatch: pytest.MonkeyPatch
