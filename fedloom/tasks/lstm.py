@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, plus, summed
+from fedloom.tasks.layers import Layer, summed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key
@@ -35,77 +35,72 @@ def cell(key: Key[Array, ""], inputs: int, hidden: int) -> Layer:
 def lstm(layer: Layer, x: Float[Array, "time batch inputs"]) -> Float[Array, "time batch hidden"]:
     """What comes out of an LSTM layer at each time.
 
-    i, f, g, o = x·X + h·H + b;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)
+    i, f, g, o = x·X + b + h·H;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)
     """
-    return recur(plus(x @ layer["x"], layer["b"]), layer["h"])  # what depends on x, for all times at once
+    return recur(x @ layer["x"], layer["b"], layer["h"])  # what depends on x, for all times at once
 
 
 @jax.custom_vjp
-def recur(given: Float[Array, "time batch 4*hidden"], w: Float[Array, "hidden 4*hidden"]) -> Float[Array, "…"]:
-    """The outputs h of an LSTM layer, given x·X + b and the recurrent weights H.
+def recur(
+    given: Float[Array, "time batch 4*hidden"], b: Float[Array, " 4*hidden"], w: Float[Array, "hidden 4*hidden"]
+) -> Float[Array, "time batch hidden"]:
+    """The outputs h of an LSTM layer, given x·X, the bias and the recurrent weights H.
 
     Its gradient for H is one matrix product after the loop; left to itself, JAX adds up a matrix at every time.
     """
-    return _recur_forward(given, w)[0]
+    return _recur_forward(given, b, w)[0]
 
 
-def _recur_forward(given: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
-    h, c, opened = lax.platform_dependent(given, w, cpu=cpu_forward, default=accelerator_forward)
-    return h, (h, c, opened, w)
+def _recur_forward(given: Array, b: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
+    h, c, opened = lax.platform_dependent(given, b, w, cpu=cpu_forward, default=accelerator_forward)
+    return h, (h, c, opened, b, w)
 
 
-def _recur_backward(residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array]:
-    h, c, opened, w = residuals
+def _recur_backward(residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array, Array]:
+    h, c, opened, b, w = residuals
     dz = lax.platform_dependent(d, c, opened, w, cpu=cpu_backward, default=accelerator_backward)
-    return dz, jnp.einsum("tbh,tbk->hk", before(h), dz)
+    db = dz.astype(summed(b)).sum((0, 1)).astype(b.dtype)
+    return dz, db, jnp.einsum("tbh,tbk->hk", before(h), dz)
 
 
 recur.defvjp(_recur_forward, _recur_backward)
 
 
-def cpu_forward(given: Array, w: Array) -> tuple[Array, Array, Array]:
+def cpu_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The outputs, cells and gates of all times, kept as they come: fast on a CPU."""
 
     def step(carry: Carry, now: Array) -> tuple[Carry, tuple[Array, ...]]:
-        h, c, opened = ahead(*carry, now, w)
+        h, c, opened = ahead(*carry, now, b, w)
         return (h, c), (h, c.astype(h.dtype), jnp.concatenate(opened, axis=-1).astype(h.dtype))
 
     h, c, opened = lax.scan(step, nothing(given, w), given, unroll=UNROLL)[1]
     return h, c, opened
 
 
-def accelerator_forward(given: Array, w: Array) -> tuple[Array, Array, Array]:
+def accelerator_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same; gates are computed again after the loop, of all times at once. An accelerator's loop should write
     little, and find things where they are: a scan over clients' sequences would first put all times in front.
     """
 
     def step(t: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         h, c, hs, cs = state
-        h, c, _ = ahead(h, c, given[t], w)
+        h, c, _ = ahead(h, c, given[t], b, w)
         return h, c, hs.at[t].set(h), cs.at[t].set(c.astype(h.dtype))
 
     h, c = nothing(given, w)
     room = jnp.zeros((len(given), *h.shape), h.dtype)
     _, _, h, c = lax.fori_loop(0, len(given), step, (h, c, room, room), unroll=UNROLL)
-    return h, c, jnp.concatenate(gates(given + wide(before(h), w)), axis=-1).astype(h.dtype)
+    opened = gates(given.astype(summed(w)) + b + before(h) @ w)
+    return h, c, jnp.concatenate(opened, axis=-1).astype(h.dtype)
 
 
 def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
-    """The gradient for what is given, from the last time to the first, dh and dc coming from the time after:
-
-    do = dh·tanh(c);  dc += dh·o·(1 - tanh²(c));  di = dc·g;  df = dc·c₋₁;  dg = dc·i;  dc₋₁ = dc·f
-    """
+    """The gradient for what is given, from the last time to the first."""
 
     def step(carry: Carry, now: tuple[Array, ...]) -> tuple[Carry, Array]:
-        dh, dc = carry
-        d, c, c_before, opened = (a.astype(summed(w)) for a in now)
-        dh += d
-        i, f, g, o = jnp.split(opened, 4, axis=-1)
-        t = jnp.tanh(c)
-        dc += dh * o * (1 - t * t)
-        into = [dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g * g), dh * t * o * (1 - o)]
-        dz = jnp.concatenate(into, axis=-1).astype(w.dtype)
-        return (wide(dz, w.T), dc * f), dz
+        d, c, c_before, opened = now
+        dz, dc = back(*carry, d, c, c_before, opened, w)
+        return (wide(dz, w.T), dc), dz
 
     zero = jnp.zeros(d.shape[1:], summed(w))
     dz: Array = lax.scan(step, (zero, zero), (d, c, before(c), opened), reverse=True, unroll=UNROLL)[1]
@@ -113,35 +108,42 @@ def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "t
 
 
 def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
-    """The same; what does not depend on the time after is computed first, of all times at once:
-
-    dc += dh·o·(1 - tanh²(c));  dz = (dc, dc, dc, dh) · slopes;  dc₋₁ = dc·f
-    """
-    i, f, g, o = jnp.split(opened.astype(summed(w)), 4, axis=-1)
-    out = jnp.tanh(c.astype(summed(w)))
-    slopes = jnp.stack([g * i * (1 - i), before(c) * f * (1 - f), i * (1 - g * g), out * o * (1 - o)], axis=-2)
-    slopes, through, kept = (a.astype(w.dtype) for a in (slopes, o * (1 - out * out), f))
-    is_output = (jnp.arange(4) == 3)[:, None]
+    """The same, with things left where they are."""
 
     def step(turn: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         dh, dc, found = state
         t = len(d) - 1 - turn
-        dh += d[t]
-        dc += dh * through[t]
-        dz = (jnp.where(is_output, dh[:, None], dc[:, None]) * slopes[t]).reshape(len(dh), -1).astype(w.dtype)
-        return wide(dz, w.T), dc * kept[t], found.at[t].set(dz)
+        c_before = jnp.where(t > 0, c[jnp.maximum(t - 1, 0)], 0)
+        dz, dc = back(dh, dc, d[t], c[t], c_before, opened[t], w)
+        return wide(dz, w.T), dc, found.at[t].set(dz)
 
     zero = jnp.zeros(d.shape[1:], summed(w))
-    room = jnp.zeros(opened.shape, w.dtype)
-    dz: Array = lax.fori_loop(0, len(d), step, (zero, zero, room), unroll=UNROLL)[2]
+    dz: Array = lax.fori_loop(0, len(d), step, (zero, zero, jnp.zeros(opened.shape, w.dtype)), unroll=UNROLL)[2]
     return dz
 
 
-def ahead(h: Array, c: Array, given: Array, w: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+def ahead(h: Array, c: Array, given: Array, b: Array, w: Array) -> tuple[Array, Array, tuple[Array, ...]]:
     """The output, the cell and the gates of one time, from those of the time before."""
-    opened = i, f, g, o = gates(given + wide(h, w))
+    opened = i, f, g, o = gates(given.astype(c.dtype) + b + h @ w)
     c = f * c + i * g
     return (o * jnp.tanh(c)).astype(h.dtype), c, opened
+
+
+def back(
+    dh: Array, dc: Array, d: Array, c: Array, c_before: Array, opened: Array, w: Array
+) -> tuple[Float[Array, "batch 4*hidden"], Float[Array, "batch hidden"]]:
+    """The gradients for what is given at one time, and for the cell of the time before; dh and dc are from the time
+    after, d from above:
+
+    do = dh·tanh(c);  dc += dh·o·(1 - tanh²(c));  di = dc·g;  df = dc·c₋₁;  dg = dc·i;  dc₋₁ = dc·f
+    """
+    d, c, c_before, opened = (a.astype(summed(w)) for a in (d, c, c_before, opened))
+    dh += d
+    i, f, g, o = jnp.split(opened, 4, axis=-1)
+    t = jnp.tanh(c)
+    dc += dh * o * (1 - t * t)
+    into = [dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g * g), dh * t * o * (1 - o)]
+    return jnp.concatenate(into, axis=-1).astype(w.dtype), dc * f
 
 
 def nothing(given: Array, w: Array) -> Carry:
