@@ -296,8 +296,8 @@ def introduction(found: Found) -> str:
 
 Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
-number is the mean over three seeds at the best rate (one, where it was to be quick); where it is above the paper's, a
-grid twice as fine about the best rate was tried too. In brackets, how many times fewer than in the first row.
+number is the mean over three seeds at the best rate (one, where it was to be quick); where it is above the paper's,
+finer grids about the best rate were tried too. In brackets, how many times fewer than in the first row.
 {len(found.outcomes)} cells and {len(found.series)} curves are recorded, what ran beside others counted in full:
 {effort(found)}.
 Drawn by `fedloom reproduce mcmahan2017 --from-results --page docs/mcmahan2017.md`; what is not recorded is shown as
@@ -314,21 +314,20 @@ MCMAHAN2017 = Paper("mcmahan2017", PARTS, introduction)
 
 
 @cache
-def longest(name: str) -> int | None:
-    """The most rounds that the paper gives for a setting: Tables 1 and 2 have some in common."""
-    told = [e.published.get("paper") for source in (settings1, settings2) for _, e in source() if e.cell == name]
-    return max((int(n) for n in told if n), default=None)
+def told(name: str) -> list[int]:
+    """The rounds that the paper gives for a setting: Tables 1 and 2 have some in common, and differ there."""
+    given = [e.published.get("paper") for source in (settings1, settings2) for _, e in source() if e.cell == name]
+    return [int(n) for n in given if n]
 
 
 def cell(setting: Setting, target: float) -> Cell:
     """A cell on MNIST with 100 clients, or on Shakespeare with as many as there are roles. It may take half as many
     rounds again as the paper's.
     """
-    paper, model = longest(setting.usual.name), setting.model
-    rounds = int(1.5 * paper) + 10 if paper else LONGEST[model]
-    every = (
-        max(1, rounds // 100) if model == "lstm" else 1
-    )  # its curves are smooth, and its test takes as long as a round
+    paper, model = told(setting.usual.name), setting.model
+    rounds = int(1.5 * max(paper)) + 10 if paper else LONGEST[model]
+    # An LSTM's curves are smooth, and its test takes as long as a round.
+    every = max(1, rounds // 50) if model == "lstm" else 1
     roles = len(shakespeare().user_names) if setting.partition == "iid" and model == "lstm" else 100
     experiment = Experiment(
         data="shakespeare" if model == "lstm" else "mnist",
@@ -345,5 +344,5 @@ def cell(setting: Setting, target: float) -> Cell:
         every=every,
         evaluate="test",
     )
-    goal = paper if setting == setting.usual else None
+    goal = min(paper) if paper and setting == setting.usual else None
     return Cell(setting.name, experiment, RATES[model, setting.batch_size], targets=(target,), goal=goal)

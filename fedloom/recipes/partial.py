@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ class Partial:
     """Trials as they come in, one line of a file each.
 
     A line that was cut off, by a crash while it was written, is dropped. A trial that raced against others may have
-    stopped early; one that ran alone went to its end: they are told apart.
+    stopped early; one that ran alone went to its end: they are told apart. How long it all took is kept too.
 
     Arguments:
         file: where they are kept; nowhere if ``None``.
@@ -22,15 +23,22 @@ class Partial:
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
         self.trials: dict[tuple[Point, bool], Trial] = {}
+        self._seconds, self._since = 0.0, time.perf_counter()
         for line in file.read_text().splitlines() if file and file.is_file() else ():
             try:
-                raced, trial = json.loads(line)
+                raced, trial, seconds = json.loads(line)
             except json.JSONDecodeError:
                 continue
             self._put(from_json(trial), raced)
+            self._seconds += seconds
 
     def _put(self, trial: Trial, raced: bool) -> None:
         self.trials[trial.point, raced] = trial
+
+    @property
+    def seconds(self) -> float:
+        """How long the trials took, those that are kept and what ran since."""
+        return self._seconds + time.perf_counter() - self._since
 
     def find(self, point: Point, raced: bool) -> Trial | None:
         """The trial of that learning rate, decay and seed, if there is one."""
@@ -40,9 +48,12 @@ class Partial:
         """Keep some more."""
         for trial in trials:
             self._put(trial, raced)
+        now = time.perf_counter()
+        took, self._since = now - self._since, now
+        self._seconds += took
         if self.file:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             whole = not self.file.is_file() or self.file.read_bytes()[-1:] in (b"", b"\n")
             with self.file.open("a") as file:
                 file.write("" if whole else "\n")  # after a line that was cut off
-                file.writelines(json.dumps([raced, as_json(trial)]) + "\n" for trial in trials)
+                file.writelines(json.dumps([raced, as_json(trial), took / len(trials)]) + "\n" for trial in trials)

@@ -106,7 +106,7 @@ def run_one(series: curves.Series, manner: Manner) -> None:
     start, series = time.perf_counter(), replace(series, experiment=manner.precisely(series.experiment))
     with manner.live(series.experiment.stop()) as begin:
         columns = series.run(begin, manner.quick)
-    about = provenance(series.name, series.experiment, start, manner)
+    about = provenance(series.name, series.experiment, time.perf_counter() - start, manner)
     many = len({name.split(" ")[0] for name in columns if " " in name})
     kept = curves.Kept(series.name, columns, {**about, **({"runs": many} if many else {})})
     curves.write(kept, manner.folder)
@@ -140,21 +140,22 @@ def is_over(began: float, manner: Manner) -> bool:
 def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner) -> None:
     """Tune a cell and record it."""
     cell = replace(cell, experiment=manner.precisely(cell.experiment))
-    e, start, folder = cell.experiment, time.perf_counter(), manner.folder
+    e, folder = cell.experiment, manner.folder
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
     unfinished = folder / f"{cell.name}-{e.precision}.partial"
+    kept = Partial(unfinished)
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
-        outcome = tune(cell, data[kind], compiled(), rate=rate, seeds=seeds, begin=begin, partial=Partial(unfinished))
-    about = provenance(cell.name, e, start, manner)
+        outcome = tune(cell, data[kind], compiled(), rate=rate, seeds=seeds, begin=begin, partial=kept)
+    about = provenance(cell.name, e, kept.seconds, manner)
     record.write(record.Outcome(cell.name, outcome.trials, about), folder)
     unfinished.unlink(missing_ok=True)
     manner.say(told_of(cell, outcome, about["seconds"]))
 
 
-def provenance(name: str, e: Experiment, start: float, manner: Manner) -> Mapping[str, Any]:
+def provenance(name: str, e: Experiment, seconds: float, manner: Manner) -> Mapping[str, Any]:
     """How something was made."""
     return {
         "command": f"fedloom reproduce {manner.paper} --only {name}"
@@ -163,7 +164,7 @@ def provenance(name: str, e: Experiment, start: float, manner: Manner) -> Mappin
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind,
         "versions": {"jax": jax.__version__, "numpy": np.__version__},
-        "seconds": round(time.perf_counter() - start, 2),
+        "seconds": round(seconds, 2),
         "experiment": e.changed(),
     }
 

@@ -1,7 +1,7 @@
 """Tuning: the learning rate of a cell, looked for as McMahan et al. (2017, section 3) did.
 
-A multiplicative grid with ratio 10^(1/3), widened while the best rate is at its edge; every rate runs until it reaches
-the target, diverges, or cannot win any more.
+A multiplicative grid with ratio 10^(1/3), widened while the best rate is at its edge, and made finer about the best
+where a goal is missed; every rate runs until it reaches the target, diverges, or cannot win any more.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails 
 LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 10  # evaluations before anybody can lose
+EARLY = 0.2  # of the leader's rounds, before which nobody can: large rates may begin slowly
+FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
 Begin = Callable[[Sequence[str]], Watch]
 
@@ -42,12 +44,12 @@ def grid(rate: float, many: int) -> list[float]:
 
 
 def neighbour(rate: float, step: float) -> float:
-    """The rate so many steps (or half steps) up or down the grid.
+    """The rate so many steps (or half or quarter steps) up or down the grid.
 
-    >>> neighbour(0.1, 1), neighbour(0.215, -2), neighbour(0.1, 0.5)
-    (0.215, 0.0464, 0.147)
+    >>> neighbour(0.1, 1), neighbour(0.215, -2), neighbour(0.1, 0.5), neighbour(0.147, 0.25)
+    (0.215, 0.0464, 0.147, 0.178)
     """
-    exponent = round(6 * np.log10(rate)) / 2 + step
+    exponent = round(12 * np.log10(rate)) / 4 + step
     return float(f"{10 ** (exponent / 3):.3g}")
 
 
@@ -62,8 +64,10 @@ def tune(
     begin: Begin | None = None,
     partial: Partial | None = None,
 ) -> Outcome:
-    """The trials of a cell: a race of rates, and for each target the best rate with every seed. Where that takes more
-    rounds than the cell's goal, a grid twice as fine about the best rate.
+    """The trials of a cell: a race of rates, and for each target the best rate with every seed.
+
+    Where that takes more rounds than the cell's goal, a grid twice as fine about the best rate; if it takes few more
+    then, again; and at last every seed with every rate that got there, for one seed may not tell which is best.
 
     Arguments:
         cell: what to reach.
@@ -83,11 +87,13 @@ def tune(
         if not new:
             break
     tuning.repeat()
-    took = tuning.found.rounds(cell.targets[-1])
-    if cell.goal is not None and (took is None or took > cell.goal):
-        best = tuning.leader(cell.targets[-1])[0]
-        tuning.compare([neighbour(best, -0.5), neighbour(best, 0.5)])
-        tuning.repeat()
+    for step, most in FINER:
+        if 1 < tuning.over() <= most:
+            best = tuning.leader(cell.targets[-1])[0]
+            tuning.compare([neighbour(best, -step), neighbour(best, step)])
+            tuning.repeat()
+    if tuning.over() > 1:
+        tuning.repeat_all()
     return tuning.found
 
 
@@ -143,6 +149,19 @@ class Tuning:
                     break
                 lr = neighbour(lr, -1)
 
+    def repeat_all(self) -> None:
+        """Run whatever got to the last target with all seeds."""
+        target = self.cell.targets[-1]
+        for lr, decay in self.found.settings:
+            if all(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
+                every = [(lr, decay, seed) for seed in range(self.seeds)]
+                self.run([point for point in every if not self.got_there(point, target)], raced=False)
+
+    def over(self) -> float:
+        """How many times the goal's rounds it takes; 0 where there is no goal."""
+        took, goal = self.found.rounds(self.cell.targets[-1]), self.cell.goal
+        return 0.0 if goal is None else np.inf if took is None else took / goal
+
     def got_there(self, point: Point, target: float) -> bool:
         """Whether that run reached the target."""
         return any(t.reached(target) is not None for t in self.trials if t.point == point)
@@ -187,8 +206,9 @@ def race(
     size = engine.group(data, task, algorithm)
     for start in range(0, len(points), size):
         group = points[start : start + size]
-        fewest = min((c for t in before if (c := t.crossing(target)) is not None), default=None)
-        cap = min(e.rounds, -int(-fewest // e.every) * e.every) if raced and fewest is not None else e.rounds
+        cap = e.rounds
+        if raced and (most := fewest(before, {seed for *_, seed in points}, target)) is not None:
+            cap = min(cap, -int(-most // e.every) * e.every)
         settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
         labels = [label(cell, point) for point in group]
         runs = train(
@@ -201,6 +221,13 @@ def race(
         trials = [trial(run, point) for run, point in zip(runs, group, strict=True)]
         yield trials
         before = [*before, *trials]
+
+
+def fewest(trials: Sequence[Trial], seeds: Collection[int], target: float) -> float | None:
+    """The rounds in which some setting got to a target with all of these seeds, the fewest; ``None`` if none did."""
+    settings = {t.setting for t in trials}
+    took = [[t.crossing(target) for t in trials if t.setting == s and t.seed in seeds] for s in settings]
+    return min((max(c) for c in took if len(c) == len(seeds) and None not in c), default=None)  # type: ignore[type-var]
 
 
 def label(cell: Cell, point: Point) -> str:
@@ -252,7 +279,8 @@ def failing(
 
 def is_behind(history: History, leader: History, lag: float = LAG) -> bool:
     """Whether the leader was there so many times sooner."""
-    if len(history) <= WARM or history is leader:
+    early = len(history) <= WARM or history.last("round") < EARLY * leader.last("round")
+    if early or history is leader:
         return False
     there = leader.crossing(ACCURACY, history.best(ACCURACY))
     return there is not None and lag * there < history.last("round")

@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from fedloom.recipes.cell import Trial
 from fedloom.recipes.partial import Partial
 
@@ -21,6 +23,14 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     assert list(Partial(file).trials) == [((0.1, 1.0, 0), True)]
     Partial(file).add([TRIAL], raced=False)
     assert list(Partial(file).trials) == [((0.1, 1.0, 0), True), ((0.1, 1.0, 0), False)]
+
+
+def test_the_seconds_of_all_that_ran_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 14.0, 100.0, 103.0])
+    monkeypatch.setattr("fedloom.recipes.partial.time.perf_counter", lambda: next(clock))
+    Partial(tmp_path / "a.partial").add([TRIAL, TRIAL], raced=True)
+    again = Partial(tmp_path / "a.partial")
+    assert again.seconds == pytest.approx(4 + 3)
 
 
 def test_nothing_is_kept_without_a_file() -> None:

@@ -98,6 +98,8 @@ def test_whoever_takes_twice_the_leaders_rounds_has_lost() -> None:
     assert list(tuning.losing(0.9, alone, far)([slow])) == []  # nobody is near 90 % yet
     short = history(*([0.0] + [0.5] * 5))
     assert list(tuning.losing(0.9, alone, before)([short])) == []  # too early to tell
+    long = [Trial(0.1, 1.0, 0, "", tuple((i, 0.85 if i else 0.0) for i in range(100)))]
+    assert list(tuning.losing(0.9, alone, long)([slow])) == []  # and so are 12 of 99 rounds
 
 
 def test_whoever_takes_three_times_the_rounds_of_another_seed_has_failed() -> None:
@@ -115,7 +117,35 @@ def test_a_goal_that_is_missed_is_worth_a_finer_grid(generated: Callable[..., Fe
     rates = lambda goal: [lr for lr, _ in tuning.tune(  # noqa: E731
         Cell("toy", Experiment(), rate=0.1, goal=goal), data, engine, seeds=1).settings]  # fmt: skip
     assert rates(20) == rates(None) == [0.0464, 0.1, 0.215, 0.464]
-    assert rates(19) == [0.0464, 0.1, 0.147, 0.215, 0.316, 0.464]
+    assert rates(18) == [0.0464, 0.1, 0.147, 0.215, 0.316, 0.464]
+    assert rates(19) == [0.0464, 0.1, 0.147, 0.178, 0.215, 0.261, 0.316, 0.464]  # missed by little
+
+
+def test_a_goal_that_is_missed_is_worth_every_seed_of_every_rate_that_got_there(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = {(0.1, 0): 15, (0.1, 1): 20, (0.1, 2): 25, (0.0681, 0): 16, (0.0681, 1): 17, (0.0681, 2): 15}
+
+    def race(*arguments: object) -> Iterator[list[Trial]]:
+        points: list[Point] = arguments[3]  # type: ignore[assignment]
+        found = [took.get((lr, seed)) for lr, _, seed in points]
+        yield [Trial(*point, "", ((0, 0.5), (n, 0.99)) if n else ((0, 0.5),))
+               for point, n in zip(points, found, strict=True)]  # fmt: skip
+
+    monkeypatch.setattr(tuning, "race", race)
+    tuned = lambda goal: tuning.tune(  # noqa: E731
+        Cell("toy", Experiment(), rate=0.1, goal=goal), generated([5]), compiled(), seeds=3
+    )
+    assert (tuned(21).winner(0.99), tuned(21).rounds(0.99)) == ((0.1, 1.0), 20)
+    assert (tuned(19).winner(0.99), tuned(19).rounds(0.99)) == ((0.0681, 1.0), 16)
+
+
+def test_a_race_goes_on_until_somebody_would_have_been_there_with_the_same_seeds() -> None:
+    there = lambda lr, seed, n: Trial(lr, 1.0, seed, "", ((0, 0.5), (n, 0.99)))  # noqa: E731
+    trials = [there(0.1, 0, 30), there(0.1, 1, 10), there(0.2, 0, 25), Trial(0.2, 1.0, 1, "", ((0, 0.5),))]
+    assert tuning.fewest(trials, {0}, 0.99) == 25
+    assert tuning.fewest(trials, {0, 1}, 0.99) == 30  # 0.2 was not there with the second
+    assert tuning.fewest(trials, {0, 1, 2}, 0.99) is None
 
 
 def test_where_a_cohort_is_one_client_all_seeds_race(generated: Callable[..., FederatedData]) -> None:
