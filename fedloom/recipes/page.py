@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedloom.recipes.layout as layout
-from fedloom.recipes.paper import Paper
+from fedloom.recipes.paper import Paper, spent
 from fedloom.recipes.part import Found, Part
 from fedloom.runs.checkpoint import write_text
 from fedloom.style import save
 
 
 def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[Path]:
-    """Write the page and its figures, which go into a folder beside it; returns the figures' files."""
-    texts, figures, shown = [paper.introduction(found), ""], [], set[str]()
+    """Write the page and its figures, which go into a folder beside it; returns the figures' files. Every part tells
+    what was computed for it, and for none before it.
+    """
+    texts, figures, shown, rest = [paper.introduction(found), ""], [], set[str](), found
     folder = file.parent / "figures" / paper.name
     for part in parts:
         texts += [f"## {part.title}", ""]
@@ -31,7 +33,23 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
             figures.append(folder / f"{picture.name}.png")
             save(picture.figure, figures[-1])
             texts += [f"![{picture.caption}](figures/{paper.name}/{picture.name}.png)", "", picture.caption, ""]
+        own, rest = divided(rest, part)
+        if own.outcomes or own.series:
+            texts += [f"Computed for this: {spent(own)}.", ""]
         if len(texts) == begun:
             texts += ["Not recorded yet.", ""]
     write_text(file, "\n".join(texts).rstrip() + "\n")
     return figures
+
+
+def divided(found: Found, part: Part) -> tuple[Found, Found]:
+    """What was found for a part, and for others."""
+    names = {cell.name for cell in part.cells} | {series.name for series in part.series(found)}
+    mine, others = (
+        Found(
+            {name: outcome for name, outcome in found.outcomes.items() if (name in names) == own},
+            {name: kept for name, kept in found.series.items() if (name in names) == own},
+        )
+        for own in (True, False)
+    )
+    return mine, others

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fedloom.errors import choose
 from fedloom.recipes.part import Found, Part
@@ -35,15 +36,25 @@ class Paper:
 
 
 def effort(found: Found) -> str:
+    """How many runs are recorded, how long they took on which device, and in what they were computed."""
+    abouts = abouts_of(found)
+    rounded = sum(about.get("experiment", {}).get("precision") == "bfloat16" for about in abouts)
+    told = f"; {rounded} of {len(abouts)} recordings were trained in bfloat16, the others in float32" if rounded else ""
+    return f"{spent(found)}{told}"
+
+
+def spent(found: Found) -> str:
     """How many runs are recorded, and how long they took on which device."""
-    abouts = [o.about for o in found.outcomes.values()] + [kept.about for kept in found.series.values()]
     seconds: dict[str, float] = {}
-    for about in abouts:
+    for about in abouts_of(found):
         device = str(about.get("device"))
         seconds[device] = seconds.get(device, 0) + float(about.get("seconds", 0))
     took = " and ".join(f"{s / 60:.1f} minutes on {device}" for device, s in sorted(seconds.items()))
     runs = sum(len(outcome.trials) for outcome in found.outcomes.values())
     runs += sum(int(kept.about.get("runs", 1)) for kept in found.series.values())
-    rounded = sum(about.get("experiment", {}).get("precision") == "bfloat16" for about in abouts)
-    told = f"; {rounded} of {len(abouts)} recordings were trained in bfloat16, the others in float32" if rounded else ""
-    return f"{runs} runs in {took}{told}"
+    return f"{runs} {'run' if runs == 1 else 'runs'} in {took}"
+
+
+def abouts_of(found: Found) -> list[Mapping[str, Any]]:
+    """How each was made."""
+    return [o.about for o in found.outcomes.values()] + [kept.about for kept in found.series.values()]

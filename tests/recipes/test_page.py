@@ -18,6 +18,19 @@ def test_a_page_has_tables_figures_and_what_they_cost(tmp_path: Path) -> None:
     assert figures[0].read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "page.md").read_text()
     assert "2 runs in 1.0 minutes on A and 0.5 minutes on B" in text
+    assert text.count("Computed for this") == 2
+    assert "Computed for this: 1 run in 1.0 minutes on A." in text
+    assert "Computed for this: 1 run in 0.5 minutes on B." in text
     assert "| C = 0.1 | fedloom –<br>paper 1,474" in text
     assert "](figures/mcmahan2017/figure1.png)" in text
     assert "CNN, E = 5" not in text  # nothing of that half is recorded
+
+
+def test_what_two_parts_share_was_computed_for_the_first(tmp_path: Path) -> None:
+    trial = Trial(0.1, 1.0, 0, "", ((0, 0.1), (40, 0.99)))
+    outcomes = {"cnn-iid-C0.1-E5-B10": Outcome("cnn-iid-C0.1-E5-B10", (trial,), {"device": "A", "seconds": 60})}
+    parts = [MCMAHAN2017.part(name) for name in ("table1", "table2")]
+    page(MCMAHAN2017, parts, Found(outcomes), tmp_path / "page.md")
+    first, second = (tmp_path / "page.md").read_text().split("## Table 2")
+    assert "Computed for this" in first
+    assert "Computed for this" not in second
