@@ -64,7 +64,7 @@ def tune(
     begin: Begin | None = None,
     partial: Partial | None = None,
 ) -> Outcome:
-    """The trials of a cell: a race of rates, and for each target the best rate with every seed.
+    """The trials of a cell: a race of rates, other decays of the best, and for each target the best with every seed.
 
     Where that takes more rounds than the cell's goal, a grid twice as fine about the best rate; if it takes few more
     then, again; and at last every seed with every rate that got there, for one seed may not tell which is best.
@@ -80,17 +80,20 @@ def tune(
         partial: trials that are done already, and where new ones are kept.
     """
     tuning = Tuning(cell, data, engine, seeds, begin, partial or Partial())
+    usual, *other = cell.decays
     new = grid(rate or cell.rate, rates)
     for _ in range(WIDEST + 1):
-        tuning.compare(new)
-        new = wider([lr for lr, _ in tuning.found.settings], tuning.leader(cell.targets[-1])[0])
+        tuning.compare([(lr, usual) for lr in new])
+        best, _ = tuning.leader(cell.targets[-1])
+        new = wider([lr for lr, _ in tuning.found.settings], best)
         if not new:
             break
+    tuning.compare([(best, decay) for decay in other], raced=False)
     tuning.repeat()
     for step, most in FINER:
         if 1 < tuning.over() <= most:
-            best = tuning.leader(cell.targets[-1])[0]
-            tuning.compare([neighbour(best, -step), neighbour(best, step)])
+            best, decay = tuning.leader(cell.targets[-1])
+            tuning.compare([(neighbour(best, side * step), decay) for side in (-1, 1)])
             tuning.repeat()
     if tuning.over() > 1:
         tuning.repeat_all()
@@ -121,10 +124,9 @@ class Tuning:
         fair = tuple(trial for trial in self.trials if trial.seed < self.first)
         return Outcome(self.cell.name, fair, {}).winner(target)
 
-    def compare(self, rates: Sequence[float]) -> None:
-        """Race some rates against each other, and those before."""
-        points = [(lr, decay, seed) for lr in rates for decay in self.cell.decays for seed in range(self.first)]
-        self.run(points, raced=True)
+    def compare(self, settings: Sequence[tuple[float, float]], raced: bool = True) -> None:
+        """Run some rates and decays with the first seeds: raced against each other and those before, or to the end."""
+        self.run([(*setting, seed) for setting in settings for seed in range(self.first)], raced)
 
     def run(self, points: Sequence[Point], raced: bool) -> None:
         """Run points, raced or each until it gets there or fails, unless they are known."""

@@ -55,10 +55,10 @@ def _cnn(data: FederatedData, normalised: bool = False) -> Task:
     return cnn(shape[0], shape[2] if len(shape) == 3 else 1, data.classes, normalised)
 
 
-def _lstm(data: FederatedData) -> Task:
+def _lstm(data: FederatedData, plain: bool = False) -> Task:
     if data.columns["y"].ndim == 1 and data.classes != vocabulary.SIZE:
         raise DataError(f"the model lstm predicts the next character of a text, but {data.name} holds no text")
-    return char_lstm(data.classes)
+    return char_lstm(data.classes, plain=plain)
 
 
 def _cifar_cnn(data: FederatedData) -> Task:
@@ -75,6 +75,7 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
     "cifar-cnn": _cifar_cnn,
     "logistic": _logistic,
     "lstm": _lstm,
+    "lstm-plain": partial(_lstm, plain=True),
 }
 """Model → what builds it for the shapes and classes of some data."""
 
@@ -151,6 +152,7 @@ LISTING: dict[str, dict[str, str]] = {
         "cifar-cnn": "TensorFlow's CIFAR-10 tutorial of 2016, with its crops, flips, brightness, contrast; 1,068,298",
         "logistic": "multinomial logistic regression; 7,850 parameters on MNIST",
         "lstm": "two LSTM layers of 256 units that predict the next character",
+        "lstm-plain": "the same, with weights drawn as libraries usually do, which learns more slowly",
     },
     "inputs": {
         "unit": "pixels as 0 to 1",

@@ -253,7 +253,7 @@ class Experiment:
         """The task, for the shapes and classes of the data."""
         task = choose("model", self.model, MODELS)(data)
         if self.inputs != "unit":
-            good = data.columns["x"].dtype == np.uint8 and self.model not in ("cifar-cnn", "lstm")
+            good = data.columns["x"].dtype == np.uint8 and self.model not in ("cifar-cnn", "lstm", "lstm-plain")
             needed = f"left alone with {self.model} on {data.name}, which sees no plain pixels"
             require(good, "inputs", needed, self.inputs)
             task = rescaled(task, *INPUTS[self.inputs](data), self.inputs)

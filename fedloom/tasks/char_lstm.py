@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Key, PyTree
 
 APART = 4.0  # deviation of the embedding: characters that begin far apart are told apart sooner
+PLAIN = 0.05  # the largest number of an embedding that begins as libraries' do
 
 
 @cache
-def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
+def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256, plain: bool = False) -> Task:
     """Characters embedded in a few dimensions, two LSTM layers, and a softmax over the next character.
 
     An example is a window of characters ``x`` and for each the next one ``y``, or -1 where there is none to predict; or
     ``y`` is one character, the next after the whole window (as in LEAF).
+
+    Arguments:
+        vocabulary: how many characters there are.
+        embedding: the dimensions of a character.
+        hidden: the units of each layer.
+        plain: whether weights begin as libraries usually draw them, which takes longer to learn.
 
     >>> from fedloom.trees import count
     >>> count(char_lstm(vocabulary=86).init(jax.random.key(0)).params)
@@ -33,10 +40,15 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
 
     def init(key: Key[Array, ""]) -> Variables:
         k1, k2, k3, k4 = jax.random.split(key, 4)
+        shape = vocabulary, embedding
         layers = {
-            "embedding": {"w": APART * jax.random.normal(k1, (vocabulary, embedding))},
-            "lstm1": cell(k2, embedding, hidden),
-            "lstm2": cell(k3, hidden, hidden),
+            "embedding": {
+                "w": jax.random.uniform(k1, shape, minval=-PLAIN, maxval=PLAIN)
+                if plain
+                else APART * jax.random.normal(k1, shape)
+            },
+            "lstm1": cell(k2, embedding, hidden, plain),
+            "lstm2": cell(k3, hidden, hidden, plain),
             "output": glorot(k4, hidden, vocabulary),
         }
         return Variables(layers, {})
@@ -70,4 +82,4 @@ def char_lstm(vocabulary: int, embedding: int = 8, hidden: int = 256) -> Task:
         losses, correct, real = each(variables, batch)
         return {"loss": losses.sum(axis=1), "accuracy": correct.sum(axis=1), "count": real.sum(axis=1)}
 
-    return Task("lstm", init, loss, metrics, vocabulary)
+    return Task("lstm-plain" if plain else "lstm", init, loss, metrics, vocabulary)

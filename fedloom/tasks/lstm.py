@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 UNROLL = 4  # times in one turn of the loop
 
 
-def cell(key: Key[Array, ""], inputs: int, hidden: int) -> Layer:
+def cell(key: Key[Array, ""], inputs: int, hidden: int, plain: bool = False) -> Layer:
     """The weights of an LSTM layer, gates in the order input, forget, cell, output; the forget gate's bias is 1.
 
-    Inputs come in with a variance of about 1, whatever their number: with weights as Glorot and Bengio's, a few inputs
-    are hardly heard at first, and learning takes half as long again.
+    Inputs come in with a variance of about 1, whatever their number: with weights as Glorot and Bengio's, which are
+    plain, a few inputs are hardly heard at first, and learning takes half as long again.
     """
     kx, kh = jax.random.split(key)
     recurrent = jax.nn.initializers.orthogonal()(kh, (hidden, 4 * hidden), jnp.float32)
     bias = jnp.zeros(4 * hidden).at[hidden : 2 * hidden].set(1.0)
-    given = jax.random.normal(kx, (inputs, 4 * hidden)) / np.sqrt(inputs)
-    return {"x": given, "h": recurrent, "b": bias}
+    drawn = jax.nn.initializers.glorot_uniform() if plain else jax.nn.initializers.normal(1 / np.sqrt(inputs))
+    return {"x": drawn(kx, (inputs, 4 * hidden), jnp.float32), "h": recurrent, "b": bias}
 
 
 def lstm(layer: Layer, x: Float[Array, "time batch inputs"]) -> Float[Array, "time batch hidden"]:

@@ -42,3 +42,14 @@ def test_it_learns_what_follows_what() -> None:
     for _ in range(300):
         params = step(params)
     assert float(loss(params)) < 0.1
+
+
+def test_plain_weights_are_as_small_as_libraries_draw_them() -> None:
+    plain, ours = (char_lstm(50, hidden=64, plain=way).init(KEY).params for way in (True, False))
+    assert jax.tree.map(jnp.shape, plain) == jax.tree.map(jnp.shape, ours)
+    assert float(jnp.abs(plain["embedding"]["w"]).max()) <= 0.05
+    for layer, inputs in (("lstm1", 8), ("lstm2", 64)):
+        assert float(jnp.abs(plain[layer]["x"]).max()) <= (6 / (inputs + 256)) ** 0.5
+        assert float(ours[layer]["x"].std()) == pytest.approx(inputs**-0.5, rel=0.05)
+    assert float(ours["embedding"]["w"].std()) == pytest.approx(4, rel=0.1)
+    assert char_lstm(50, plain=True).name == "lstm-plain"
