@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
 
 PIECES = 8  # of an average cohort of unequal clients: half of the last is idle, on average
+ROUND = 16  # rows of which a piece is a multiple: an odd number is slow to multiply
 
 
 def takes_one_step(task: Task, algorithm: Method, example: Batch) -> bool:
@@ -53,11 +54,12 @@ def piece_length(sizes: np.ndarray, m: int, most: float) -> int:
     """How many rows a piece has, for cohorts of m clients of these sizes, if so many fit at most.
 
     >>> piece_length(np.array([600, 600]), 10, most=4000), piece_length(np.array([2, 30]), 10, most=4000)
-    (3000, 20)
+    (3000, 32)
     """
     whole = int(sizes.max()) * m
     if sizes.min() < sizes.max():
-        return max(1, min(-(-int(sizes.mean() * m) // PIECES), int(most)))
+        rows = int(np.ceil(sizes.mean() * m / PIECES / ROUND)) * ROUND
+        return max(1, min(rows, int(most)))
     return -(-whole // -(-whole // max(1, min(whole, int(most)))))
 
 

@@ -8,6 +8,7 @@ contrast, whitened; testing sees the middle, whitened.
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, dense, plus, same, settled, summed
+from fedloom.tasks.layers import Layer, dense, kept, plus, same, settled, summed
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -82,11 +83,52 @@ def convolve(layer: Layer, x: Float[Array, "batch h w i"]) -> Float[Array, "batc
     return plus(same(x, layer["w"]), layer["b"])
 
 
+@jax.custom_vjp
 def pool(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h/2 w/2 c"]:
-    """The largest value of 3 × 3 pixels at every second pixel; the last row and column have none beyond them."""
+    """The largest value of 3 × 3 pixels at every second pixel; the last row and column have none beyond them. Pixels
+    that share the largest value share its gradient, which needs not the pixels, but which of nine was the largest.
+    """
+    found, *others = windows(x)
+    for other in others:
+        found = jnp.maximum(found, other)
+    return found
+
+
+def windows(x: Float[Array, "batch h w c"]) -> list[Float[Array, "batch h/2 w/2 c"]]:
+    """For each of nine places in a window, what stands there in all windows."""
     padded = jnp.pad(x, ((0, 0), (0, 1), (0, 1), (0, 0)), constant_values=-jnp.inf)
-    rows = jnp.maximum(jnp.maximum(padded[:, 0:-1:2], padded[:, 1::2]), padded[:, 2::2])
-    return jnp.maximum(jnp.maximum(rows[:, :, 0:-1:2], rows[:, :, 1::2]), rows[:, :, 2::2])
+    h, w = x.shape[1:3]
+    return [padded[:, i : i + h : 2, j : j + w : 2] for i in range(3) for j in range(3)]
+
+
+def _pool_forward(x: Array) -> tuple[Array, Array]:
+    y = pool(x)
+    which = sum(((pixel == y).astype(jnp.uint16) << k for k, pixel in enumerate(windows(x))), jnp.uint16(0))
+    return kept(y, which)
+
+
+def _pool_backward(which: Array, d: Array) -> tuple[Array]:
+    """An odd row is in the middle of one window; an even one is at the beginning of one, and the end of that before."""
+    b, h, w, c = d.shape
+    share = d / lax.population_count(which).astype(d.dtype)
+    places = {0: ((0, 0), (1, 2)), 1: ((0, 1),)}  # row, even or odd → how many windows before, and where in that
+
+    def earlier(a: Array, rows: int, columns: int) -> Array:
+        return jnp.pad(a, ((0, 0), (rows, 0), (columns, 0), (0, 0)))[:, :h, :w]
+
+    def given(row: int, column: int) -> Array:
+        """To the pixels of such rows and columns."""
+        total = jnp.zeros_like(d)
+        for (up, i), (left, j) in product(places[row], places[column]):
+            mine = (earlier(which, up, left) >> (3 * i + j)) & 1
+            total += mine.astype(d.dtype) * earlier(share, up, left)
+        return total
+
+    four = jnp.stack([given(row, column) for row in (0, 1) for column in (0, 1)], axis=3)
+    return (four.reshape(b, h, w, 2, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, 2 * h, 2 * w, c),)
+
+
+pool.defvjp(_pool_forward, _pool_backward)
 
 
 def normalised(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h w c"]:

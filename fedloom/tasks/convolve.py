@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_batching import custom_vmap
 
 import fedloom.tasks.blocks as blocks
 import fedloom.tasks.patches as patches
+from fedloom.tasks.by_model import by_model
 from fedloom.tasks.convolution import Convolution, ordered
 from fedloom.tasks.rewriting import rewritten
 
@@ -98,19 +98,6 @@ def _apart_backward(how: Convolution, residuals: tuple[Array, Array], d: Array) 
 
 
 apart.defvjp(_apart_forward, _apart_backward)
-
-
-def by_model(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """A function of two arrays whose first axis is that of models, which ``vmap`` makes longer."""
-    whole = custom_vmap(function)
-
-    def longer(size: int, mapped: list[bool], *arrays: Array) -> tuple[Array, bool]:
-        every = [a if m else jnp.broadcast_to(a, (size, *a.shape)) for a, m in zip(arrays, mapped, strict=True)]
-        y = whole(*(a.reshape(-1, *a.shape[2:]) for a in every))
-        return y.reshape(size, -1, *y.shape[1:]), True
-
-    whole.def_vmap(longer)
-    return whole
 
 
 def outputs(how: Convolution, x: Float[Array, "m batch … i"], w: Float[Array, "m … i o"]) -> Array:

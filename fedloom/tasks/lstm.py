@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedloom.tasks.by_model import by_model
 from fedloom.tasks.layers import Layer, summed
 
 if TYPE_CHECKING:
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
     Carry = tuple[Array, Array]
 
-UNROLL = 4  # times in one turn of the loop
+UNROLL = 4  # times in one turn of the loop on a CPU
+TURN = 8  # and at most on an accelerator
 
 
 def cell(key: Key[Array, ""], inputs: int, hidden: int, plain: bool = False) -> Layer:
@@ -78,19 +81,34 @@ def cpu_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
 
 
 def accelerator_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
-    """The same; gates are computed again after the loop, of all times at once. An accelerator's loop should write
-    little, and find things where they are: a scan over clients' sequences would first put all times in front.
+    """The same, for an accelerator."""
+    h, c, opened = by_model(models_forward)(given[None], b[None], w[None])
+    return h[0], c[0], opened[0]
+
+
+def models_forward(
+    given: Float[Array, "m time batch 4*hidden"], b: Float[Array, "m 4*hidden"], w: Float[Array, "m hidden 4*hidden"]
+) -> tuple[Array, Array, Array]:
+    """The outputs, cells and gates of all times of several models. What a loop finds is put down after every few times,
+    so that it is few passes over memory; and gates are computed again after it, of all times at once.
     """
+    (m, times, rows, _), hidden, b = given.shape, w.shape[1], b[:, None]
+    many = turn_length(times)
 
-    def step(t: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-        h, c, hs, cs = state
-        h, c, _ = ahead(h, c, given[t], b, w)
-        return h, c, hs.at[t].set(h), cs.at[t].set(c.astype(h.dtype))
+    def turn(i: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        h, c, *rooms = state
+        found = []
+        for k in range(many):
+            h, c, _ = ahead(h, c, at(given, i * many + k), b, w)
+            found.append((h, c.astype(h.dtype)))
+        put = [put_down(room, each, i * many) for room, each in zip(rooms, zip(*found, strict=True), strict=True)]
+        return h, c, *put
 
-    h, c = nothing(given, w)
-    room = jnp.zeros((len(given), *h.shape), h.dtype)
-    _, _, h, c = lax.fori_loop(0, len(given), step, (h, c, room, room), unroll=UNROLL)
-    opened = gates(given.astype(summed(w)) + b + before(h) @ w)
+    zero = jnp.zeros((m, rows, hidden), given.dtype)
+    room = lax.empty((m, times, rows, hidden), given.dtype)
+    _, _, h, c = lax.fori_loop(0, times // many, turn, (zero, zero.astype(summed(w)), room, room))
+    heard = jax.vmap(before)(h).reshape(m, -1, hidden) @ w
+    opened = gates(given.astype(summed(w)) + b[:, None] + heard.reshape(given.shape))
     return h, c, jnp.concatenate(opened, axis=-1).astype(h.dtype)
 
 
@@ -100,7 +118,7 @@ def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "t
     def step(carry: Carry, now: tuple[Array, ...]) -> tuple[Carry, Array]:
         d, c, c_before, opened = now
         dz, dc = back(*carry, d, c, c_before, opened, w)
-        return (wide(dz, w.T), dc), dz
+        return ((dz @ w.T).astype(dc.dtype), dc), dz
 
     zero = jnp.zeros(d.shape[1:], summed(w))
     dz: Array = lax.scan(step, (zero, zero), (d, c, before(c), opened), reverse=True, unroll=UNROLL)[1]
@@ -108,18 +126,53 @@ def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "t
 
 
 def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
-    """The same, with things left where they are."""
+    """The same, for an accelerator."""
+    return by_model(models_backward)(d[None], c[None], opened[None], w[None])[0]
 
-    def step(turn: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-        dh, dc, found = state
-        t = len(d) - 1 - turn
-        c_before = jnp.where(t > 0, c[jnp.maximum(t - 1, 0)], 0)
-        dz, dc = back(dh, dc, d[t], c[t], c_before, opened[t], w)
-        return wide(dz, w.T), dc, found.at[t].set(dz)
 
-    zero = jnp.zeros(d.shape[1:], summed(w))
-    dz: Array = lax.fori_loop(0, len(d), step, (zero, zero, jnp.zeros(opened.shape, w.dtype)), unroll=UNROLL)[2]
+def models_backward(
+    d: Float[Array, "m time batch hidden"],
+    c: Float[Array, "m time batch hidden"],
+    opened: Float[Array, "m time batch 4*hidden"],
+    w: Float[Array, "m hidden 4*hidden"],
+) -> Float[Array, "m time batch 4*hidden"]:
+    """The gradients for what is given to several models, put down after every few times too."""
+    m, times, rows, hidden = d.shape
+    many, back_w = turn_length(times), w.swapaxes(1, 2)
+
+    def turn(i: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        dh, dc, room = state
+        first, found = times - (i + 1) * many, []
+        for t in (first + k for k in reversed(range(many))):
+            c_before = jnp.where(t > 0, at(c, jnp.maximum(t - 1, 0)), 0)
+            dz, dc = back(dh, dc, at(d, t), at(c, t), c_before, at(opened, t), w)
+            dh = (dz @ back_w).astype(dh.dtype)
+            found.append(dz)
+        return dh, dc, put_down(room, found[::-1], first)
+
+    zero = jnp.zeros((m, rows, hidden), summed(w))
+    room = lax.empty(opened.shape, w.dtype)
+    dz: Array = lax.fori_loop(0, times // many, turn, (zero, zero, room))[2]
     return dz
+
+
+def turn_length(times: int) -> int:
+    """How many times are one turn of a loop: as many as TURN, or fewer, so that turns make up all.
+
+    >>> turn_length(80), turn_length(9), turn_length(7), turn_length(11)
+    (8, 3, 7, 1)
+    """
+    return max(k for k in range(1, TURN + 1) if times % k == 0)
+
+
+def at(a: Float[Array, "m time …"], t: Array) -> Float[Array, "m …"]:
+    """What all models have at a time."""
+    return lax.dynamic_index_in_dim(a, t, axis=1, keepdims=False)
+
+
+def put_down(room: Float[Array, "m time …"], found: Sequence[Array], first: Array) -> Float[Array, "m time …"]:
+    """The room with what all models found at the times from the first on."""
+    return lax.dynamic_update_slice_in_dim(room, jnp.stack(found, axis=1), first, axis=1)
 
 
 def ahead(h: Array, c: Array, given: Array, b: Array, w: Array) -> tuple[Array, Array, tuple[Array, ...]]:
@@ -161,8 +214,3 @@ def gates(z: Float[Array, "… 4*hidden"]) -> tuple[Array, ...]:
 def before(a: Float[Array, "time …"]) -> Float[Array, "time …"]:
     """What was at the time before; zero at first."""
     return jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]])
-
-
-def wide(a: Array, b: Array) -> Float[Array, "…"]:
-    """a·b, with sums in float32 at least."""
-    return jnp.matmul(a, b, preferred_element_type=summed(b))

@@ -17,6 +17,25 @@ def test_pooling_is_a_window_of_three_at_every_second_pixel() -> None:
     assert (pool(x) == window).all()
 
 
+def test_pooling_sends_its_gradient_to_the_largest_pixels() -> None:
+    x = jax.random.permutation(jax.random.key(0), jnp.arange(2 * 6 * 8 * 3.0)).reshape(2, 6, 8, 3)
+    d = jax.random.normal(jax.random.key(1), (2, 3, 4, 3))
+    window = lambda x: lax.reduce_window(  # noqa: E731
+        x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (0, 1), (0, 1), (0, 0))
+    )
+    found, wanted = (jax.vjp(way, x)[1](d)[0] for way in (pool, window))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_pixels_that_share_the_largest_value_share_its_gradient() -> None:
+    [found] = jax.vjp(pool, jnp.zeros((1, 4, 4, 1)))[1](jnp.ones((1, 2, 2, 1)))
+    each = jnp.array([[1 / 9, 1 / 6], [1 / 6, 1 / 4]])  # of each window: at the edges fewer share
+    rows = [[each[0, 0], each[0, 0], each[0].sum(), each[0, 1]]] * 2
+    rows += [[each[:, 0].sum(), each[:, 0].sum(), each.sum(), each[:, 1].sum()]]
+    rows += [[each[1, 0], each[1, 0], each[1].sum(), each[1, 1]]]
+    np.testing.assert_allclose(found[0, :, :, 0], jnp.array(rows), rtol=1e-6)
+
+
 def test_normalisation_by_hand() -> None:
     x = np.random.default_rng(0).normal(size=(1, 1, 1, 12)).astype(np.float32)
     for c in range(12):
