@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
 
 PIECES = 8  # of an average cohort of unequal clients: half of the last is idle, on average
-ROUND = 16  # rows of which a piece is a multiple: an odd number is slow to multiply
+ROUND = 16  # rows to a multiple of which such pieces are rounded up: an odd number of rows is slow to multiply
 
 
 def takes_one_step(task: Task, algorithm: Method, example: Batch) -> bool:
@@ -59,7 +59,7 @@ def piece_length(sizes: np.ndarray, m: int, most: float) -> int:
     whole = int(sizes.max()) * m
     if sizes.min() < sizes.max():
         rows = int(np.ceil(sizes.mean() * m / PIECES / ROUND)) * ROUND
-        return max(1, min(rows, int(most)))
+        return max(1, min(rows, whole, int(most)))
     return -(-whole // -(-whole // max(1, min(whole, int(most)))))
 
 

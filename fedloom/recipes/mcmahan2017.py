@@ -279,7 +279,7 @@ def inputs() -> Part:
 
 
 def weights() -> Part:
-    """How weights are drawn, which the paper does not say: a setting of Table 2 with an LSTM that begins as usual."""
+    """How weights are drawn, which the paper does not say: a setting of Table 2 with an LSTM as libraries draw it."""
     entries = dict(settings2())
     chosen = [s for s in entries if (s.model, s.partition, s.epochs, s.batch_size) == ("lstm", "natural", 1, 10)]
     ways = {"as in the tables": {}, "drawn as libraries usually do": {"model": "lstm-plain"}}
@@ -306,10 +306,10 @@ def introduction(found: Found) -> str:
 
 Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
-number is the mean over three seeds at the best rate (one, where it was to be quick); where it is above the paper's,
-finer grids about the best rate were tried too. In brackets, how many times fewer than in the first row.
-{len(found.outcomes)} cells and {len(found.series)} curves are recorded, what ran beside others counted in full:
-{effort(found)}.
+number is the mean over three seeds at the best rate (one, where it was to be quick); where it is above the paper's (the
+larger, where its tables have two), a finer grid about the best rate was tried too. In brackets, how many times fewer
+than in the first row. {len(found.outcomes)} cells and {len(found.series)} curves are recorded, what ran beside others
+counted in full: {effort(found)}.
 Drawn by `fedloom reproduce mcmahan2017 --from-results --page docs/mcmahan2017.md`; what is not recorded is shown as
 –."""
 

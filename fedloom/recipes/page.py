@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import fedloom.recipes.layout as layout
@@ -33,7 +33,8 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
             figures.append(folder / f"{picture.name}.png")
             save(picture.figure, figures[-1])
             texts += [f"![{picture.caption}](figures/{paper.name}/{picture.name}.png)", "", picture.caption, ""]
-        own, rest = divided(rest, part)
+        names = {cell.name for cell in part.cells} | {series.name for series in part.series(found)}
+        own, rest = divided(rest, names)
         if own.outcomes or own.series:
             texts += [f"Computed for this: {spent(own)}.", ""]
         if len(texts) == begun:
@@ -42,9 +43,8 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
     return figures
 
 
-def divided(found: Found, part: Part) -> tuple[Found, Found]:
-    """What was found for a part, and for others."""
-    names = {cell.name for cell in part.cells} | {series.name for series in part.series(found)}
+def divided(found: Found, names: Collection[str]) -> tuple[Found, Found]:
+    """What was found of some names, and of others."""
     mine, others = (
         Found(
             {name: outcome for name, outcome in found.outcomes.items() if (name in names) == own},

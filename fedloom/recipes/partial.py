@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Point, Trial, as_json, from_json
 
 
@@ -27,10 +28,12 @@ class Partial:
         for line in file.read_text().splitlines() if file and file.is_file() else ():
             try:
                 raced, trial, seconds = json.loads(line)
+                self._put(from_json(trial), raced)
+                self._seconds += seconds
             except json.JSONDecodeError:
                 continue
-            self._put(from_json(trial), raced)
-            self._seconds += seconds
+            except (ValueError, KeyError, TypeError) as error:
+                raise CheckpointError(f"{file} is damaged ({error}): delete it, and it is computed again") from error
 
     def _put(self, trial: Trial, raced: bool) -> None:
         self.trials[trial.point, raced] = trial

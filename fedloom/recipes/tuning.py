@@ -133,7 +133,7 @@ class Tuning:
         known = [trial for point in points if (trial := self.partial.find(point, raced))]
         self.trials = [t for t in self.trials if t.point not in points] + known
         new = [point for point in points if not self.partial.find(point, raced)]
-        for trials in race(self.cell, self.data, self.engine, new, self.trials, raced, self.begin):
+        for trials in race(self.cell, self.data, self.engine, new, tuple(self.trials), raced, self.first, self.begin):
             self.partial.add(trials, raced)
             self.trials += trials
 
@@ -198,19 +198,20 @@ def race(
     points: Sequence[Point],
     before: Sequence[Trial],
     raced: bool,
+    seeds: int = 1,
     begin: Begin | None = None,
 ) -> Iterator[list[Trial]]:
     """Run points to the last target, side by side as far as they fit: the trials of one group after another. Raced
-    against each other and those before, whoever cannot win any more stops; not raced, only who has failed.
+    against each other and those before, with so many seeds each, whoever cannot win any more stops; not raced, only who
+    has failed.
     """
     e, target = cell.experiment, cell.targets[-1]
     task, algorithm = e.build_task(data), e.build_algorithm()
     size = engine.group(data, task, algorithm)
     for start in range(0, len(points), size):
         group = points[start : start + size]
-        cap = e.rounds
-        if raced and (most := fewest(before, {seed for *_, seed in points}, target)) is not None:
-            cap = min(cap, -int(-most // e.every) * e.every)
+        most = fewest(before, seeds, target) if raced else None
+        cap = e.rounds if most is None else min(e.rounds, -int(-most // e.every) * e.every)
         settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
         labels = [label(cell, point) for point in group]
         runs = train(
@@ -225,11 +226,16 @@ def race(
         before = [*before, *trials]
 
 
-def fewest(trials: Sequence[Trial], seeds: Collection[int], target: float) -> float | None:
-    """The rounds in which some setting got to a target with all of these seeds, the fewest; ``None`` if none did."""
-    settings = {t.setting for t in trials}
-    took = [[t.crossing(target) for t in trials if t.setting == s and t.seed in seeds] for s in settings]
-    return min((max(c) for c in took if len(c) == len(seeds) and None not in c), default=None)  # type: ignore[type-var]
+def fewest(trials: Sequence[Trial], seeds: int, target: float) -> float | None:
+    """The rounds after which who is not at a target cannot be the best: the fewest that some setting took with its
+    slowest seed, and with several seeds some more, for its mean may be better; ``None`` if none got there.
+    """
+    took: dict[tuple[float, float], list[float]] = {}
+    for t in trials:
+        if t.seed < seeds and (rounds := t.crossing(target)) is not None:
+            took.setdefault(t.setting, []).append(rounds)
+    slowest = [max(each) for each in took.values() if len(each) == seeds]
+    return min(slowest) * (LAG if seeds > 1 else 1) if slowest else None
 
 
 def label(cell: Cell, point: Point) -> str:
@@ -251,10 +257,12 @@ def losing(
     seed, are far behind a leader that is near the target (at nine tenths of it, with at most twice its errors).
     """
     near, settings = max(1 - 2 * (1 - target), 0.9 * target), [(lr, decay) for lr, decay, _ in points]
+    failed = {t.setting for t in rivals if t.reached(target) is None}
 
     def over(histories: Sequence[History]) -> Collection[int]:
         there = [h.reached(ACCURACY, target) is not None for h in histories]
-        if any(all(t for t, s in zip(there, settings, strict=True) if s == setting) for setting in set(settings)):
+        short = {s for s, t in zip(settings, there, strict=True) if not t} | failed
+        if set(settings) - short:
             return range(len(histories))
         running = [(seed, h) for (*_, seed), h in zip(points, histories, strict=True)]
         leaders = [(seed, h) for seed, h in (*((t.seed, t.history) for t in rivals), *running)

@@ -85,8 +85,9 @@ def convolve(layer: Layer, x: Float[Array, "batch h w i"]) -> Float[Array, "batc
 
 @jax.custom_vjp
 def pool(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h/2 w/2 c"]:
-    """The largest value of 3 × 3 pixels at every second pixel; the last row and column have none beyond them. Pixels
-    that share the largest value share its gradient, which needs not the pixels, but which of nine was the largest.
+    """The largest value of 3 × 3 pixels at every second pixel of an image of even sides, whose last row and column have
+    none beyond them. Pixels that share the largest value share its gradient, which needs not the pixels, but which of
+    nine was the largest.
     """
     found, *others = windows(x)
     for other in others:

@@ -56,14 +56,13 @@ def recur(
 
 def _recur_forward(given: Array, b: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
     h, c, opened = lax.platform_dependent(given, b, w, cpu=cpu_forward, default=accelerator_forward)
-    return h, (h, c, opened, b, w)
+    return h, (h, c, opened, w)
 
 
 def _recur_backward(residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array, Array]:
-    h, c, opened, b, w = residuals
+    h, c, opened, w = residuals
     dz = lax.platform_dependent(d, c, opened, w, cpu=cpu_backward, default=accelerator_backward)
-    db = dz.astype(summed(b)).sum((0, 1)).astype(b.dtype)
-    return dz, db, jnp.einsum("tbh,tbk->hk", before(h), dz)
+    return dz, dz.sum((0, 1)), jnp.einsum("tbh,tbk->hk", before(h), dz)
 
 
 recur.defvjp(_recur_forward, _recur_backward)

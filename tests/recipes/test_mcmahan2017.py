@@ -51,6 +51,11 @@ def test_tables_1_and_2_share_the_experiments_they_have_in_common() -> None:
     assert all(first[name] == second[name] for name in common)
 
 
+def test_the_goal_is_the_smaller_of_two_published_numbers_and_the_time_that_of_the_larger() -> None:
+    [shared] = [c for c in MCMAHAN2017.part("table1").cells if c.name == "cnn-iid-C0.1-E5-Ball"]
+    assert (shared.goal, shared.experiment.rounds) == (179, int(1.5 * 339) + 10)
+
+
 def test_pixels_are_scaled_in_three_ways() -> None:
     part = MCMAHAN2017.part("inputs")
     cells = {cell.name: cell for cell in part.cells}

@@ -34,3 +34,16 @@ def test_what_two_parts_share_was_computed_for_the_first(tmp_path: Path) -> None
     first, second = (tmp_path / "page.md").read_text().split("## Table 2")
     assert "Computed for this" in first
     assert "Computed for this" not in second
+
+
+def test_series_that_depend_on_what_was_found_are_counted_too(tmp_path: Path) -> None:
+    trial = Trial(0.1, 1.0, 0, "", ((0, 0.1), (40, 0.97)))
+    name = "2nn-iid-C0.1-E1-B10"
+    outcomes = {name: Outcome(name, (trial,), {"device": "A", "seconds": 60})}
+    columns = {"round": [0, 40], "test_accuracy": [0.1, 0.97], "test_loss": [2.0, 0.1],
+               "train_accuracy": [0.1, 0.97], "train_loss": [2.0, 0.1]}  # fmt: skip
+    about = {"device": "B", "seconds": 30, "experiment": {}}
+    series = {f"portrait-{name}": Kept(f"portrait-{name}", columns, about)}
+    parts = [MCMAHAN2017.part(part) for part in ("table1", "hartoyo")]
+    page(MCMAHAN2017, parts, Found(outcomes, series), tmp_path / "page.md")
+    assert "Computed for this: 1 run in 0.5 minutes on B." in (tmp_path / "page.md").read_text()

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Trial
 from fedloom.recipes.partial import Partial
 
@@ -23,6 +24,12 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     assert list(Partial(file).trials) == [((0.1, 1.0, 0), True)]
     Partial(file).add([TRIAL], raced=False)
     assert list(Partial(file).trials) == [((0.1, 1.0, 0), True), ((0.1, 1.0, 0), False)]
+
+
+def test_a_file_of_another_kind_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "a.partial").write_text("[true, {}]\n")
+    with pytest.raises(CheckpointError, match=r"a\.partial is damaged"):
+        Partial(tmp_path / "a.partial")
 
 
 def test_the_seconds_of_all_that_ran_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import fedloom.recipes.tuning as tuning
@@ -141,12 +143,63 @@ def test_a_goal_that_is_missed_is_worth_every_seed_of_every_rate_that_got_there(
     assert (tuned(19).winner(0.99), tuned(19).rounds(0.99)) == ((0.0681, 1.0), 16)
 
 
-def test_a_race_goes_on_until_somebody_would_have_been_there_with_the_same_seeds() -> None:
+def test_who_is_slower_than_the_slowest_seed_of_another_is_not_waited_for() -> None:
     there = lambda lr, seed, n: Trial(lr, 1.0, seed, "", ((0, 0.5), (n, 0.99)))  # noqa: E731
     trials = [there(0.1, 0, 30), there(0.1, 1, 10), there(0.2, 0, 25), Trial(0.2, 1.0, 1, "", ((0, 0.5),))]
-    assert tuning.fewest(trials, {0}, 0.99) == 25
-    assert tuning.fewest(trials, {0, 1}, 0.99) == 30  # 0.2 was not there with the second
-    assert tuning.fewest(trials, {0, 1, 2}, 0.99) is None
+    assert tuning.fewest(trials, 1, 0.99) == 25
+    assert tuning.fewest(trials, 2, 0.99) == 45  # 0.2 was not there with the second; and means may differ
+    assert tuning.fewest(trials, 3, 0.99) is None
+
+
+def test_a_race_is_over_when_the_fastest_before_was_there(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caps, train = [], tuning.train
+
+    def spied(*arguments: Any) -> Any:
+        caps.append((arguments[4], arguments[5].stop.rounds))
+        return train(*arguments)
+
+    monkeypatch.setattr(tuning, "train", spied)
+    cell = Cell("toy", TOY, rate=0.464, targets=(0.8,))
+    found = tuning.tune(cell, generated([20] * 6, test=200), compiled(), rates=3, seeds=2)
+    trials = [t for t in found.trials if t.seed == 0]
+    assert len(trials) >= 3
+    for i, (seeds, cap) in enumerate(caps):
+        earlier = [c for t in trials[:i] if (c := t.crossing(0.8)) is not None]
+        wanted = int(np.ceil(min(earlier))) if earlier and seeds == [0] else TOY.rounds
+        assert cap == wanted, i
+    assert min(cap for _, cap in caps) < TOY.rounds
+
+
+def test_other_decays_run_to_the_end_and_a_finer_grid_has_the_best(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took, asked = {(0.1, 1.0): 30, (0.1, 0.5): 20}, dict[tuple[float, float], bool]()
+
+    def race(*arguments: Any) -> Iterator[list[Trial]]:
+        points, raced = arguments[3], arguments[5]
+        asked.update({(lr, decay): raced for lr, decay, _ in points})
+        found = [took.get((lr, decay)) for lr, decay, _ in points]
+        yield [Trial(*point, "", ((0, 0.5), (n, 0.99)) if n else ((0, 0.5),))
+               for point, n in zip(points, found, strict=True)]  # fmt: skip
+
+    monkeypatch.setattr(tuning, "race", race)
+    cell = Cell("toy", Experiment(), rate=0.1, decays=(1.0, 0.5), goal=10)
+    found = tuning.tune(cell, generated([5]), compiled(), seeds=1)
+    assert found.winner(0.99) == (0.1, 0.5)
+    assert asked == {
+        (0.0464, 1.0): True, (0.1, 1.0): True, (0.215, 1.0): True, (0.1, 0.5): False,
+        (0.0681, 0.5): True, (0.147, 0.5): True,
+    }  # fmt: skip
+
+
+def test_a_rate_that_failed_before_with_another_seed_does_not_end_a_race() -> None:
+    there, half = history(0.1, 0.9), history(0.1, 0.5)
+    failed = Trial(0.2, 1.0, 0, "", ((0, 0.1), (1, 0.5)))
+    points = [(0.2, 1.0, 1), (0.4, 1.0, 0)]
+    assert list(tuning.losing(0.9, points, [])([there, half])) == [0, 1]
+    assert list(tuning.losing(0.9, points, [failed])([there, half])) == []
 
 
 def test_where_a_cohort_is_one_client_all_seeds_race(generated: Callable[..., FederatedData]) -> None:
