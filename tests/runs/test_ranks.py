@@ -53,6 +53,7 @@ def test_models_travel_only_between_ranks(cases: dict[str, Any]) -> None:
     assert sent == [rounds * model * (worker in (0, 3, 4, 7)) for worker in range(8)]
 
 
+@pytest.mark.slow
 def test_four_ranks_agree_with_the_compiled_engine(tmp_path: Path) -> None:
     write_toy(tmp_path)
     status, output = launch(4, "mpi_cases.py", str(tmp_path), "one")
