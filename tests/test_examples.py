@@ -53,10 +53,10 @@ def few_colours(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "needs", "left"),
     [
-        ("flax_transformer", ["1", "1000"], ["flax"], []),
+        pytest.param("flax_transformer", ["1", "1000"], ["flax"], [], marks=pytest.mark.slow),
         ("sklearn_csv", ["1"], ["sklearn"], ["people.csv"]),
         ("search", ["1", "1"], ["optuna"], []),
-        ("keras_cnn", ["1", "2000"], ["keras"], ["mnist.keras"]),
+        pytest.param("keras_cnn", ["1", "2000"], ["keras"], ["mnist.keras"], marks=pytest.mark.slow),
         ("torch_resnet", ["1", "1"], ["torch", "torchax"], ["resnet.pt"]),
     ],
 )

@@ -71,7 +71,7 @@ def served(algorithm: Algorithm, rounds: int, task: Task = TASK) -> tuple[Arithm
     return mine, flatten(state.variables)
 
 
-@pytest.mark.parametrize("name", often(ALGORITHMS, ("fedavg", "scaffold", "fedrep")))
+@pytest.mark.parametrize("name", often(ALGORITHMS, ("fedavg", "fedrep")))
 def test_a_server_and_its_participants_compute_what_the_simulation_does(name: str) -> None:
     algorithm = ALGORITHMS[name]()
     program = fl.engines.compiled(devices=1).program(DATA, TASK, [algorithm], [SEED])
