@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks.layers import Layer, dense, kept, plus, same, settled, summed
+from fedloom.tasks.blocks import pixels
+from fedloom.tasks.layers import Layer, bit, dense, kept, marked, plus, same, settled, summed
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -104,13 +105,12 @@ def windows(x: Float[Array, "batch h w c"]) -> list[Float[Array, "batch h/2 w/2 
 
 def _pool_forward(x: Array) -> tuple[Array, Array]:
     y = pool(x)
-    which = sum(((pixel == y).astype(jnp.uint16) << k for k, pixel in enumerate(windows(x))), jnp.uint16(0))
-    return kept(y, which)
+    return kept(y, marked(windows(x), y, jnp.uint16))
 
 
 def _pool_backward(which: Array, d: Array) -> tuple[Array]:
     """An odd row is in the middle of one window; an even one is at the beginning of one, and the end of that before."""
-    b, h, w, c = d.shape
+    h, w = d.shape[1:3]
     share = d / lax.population_count(which).astype(d.dtype)
     places = {0: ((0, 0), (1, 2)), 1: ((0, 1),)}  # row, even or odd → how many windows before, and where in that
 
@@ -121,12 +121,11 @@ def _pool_backward(which: Array, d: Array) -> tuple[Array]:
         """To the pixels of such rows and columns."""
         total = jnp.zeros_like(d)
         for (up, i), (left, j) in product(places[row], places[column]):
-            mine = (earlier(which, up, left) >> (3 * i + j)) & 1
-            total += mine.astype(d.dtype) * earlier(share, up, left)
+            total += bit(earlier(which, up, left), 3 * i + j, d.dtype) * earlier(share, up, left)
         return total
 
     four = jnp.stack([given(row, column) for row in (0, 1) for column in (0, 1)], axis=3)
-    return (four.reshape(b, h, w, 2, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, 2 * h, 2 * w, c),)
+    return (pixels(four.reshape(*d.shape[:3], -1)),)
 
 
 pool.defvjp(_pool_forward, _pool_backward)

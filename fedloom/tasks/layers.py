@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedloom.computed import computed
+from fedloom.tasks.blocks import pixels
 from fedloom.tasks.convolution import Convolution
 from fedloom.tasks.convolve import fastest
 
@@ -119,15 +121,23 @@ def corners(x: Float[Array, "batch h w c"]) -> tuple[Float[Array, "batch h/2 w/2
 
 def _halve_forward(x: Array) -> tuple[Array, Array]:
     y = halve(x)
-    which = sum(((pixel == y).astype(jnp.uint8) << k for k, pixel in enumerate(corners(x))), jnp.uint8(0))
-    return kept(y, which)
+    return kept(y, marked(corners(x), y, jnp.uint8))
 
 
 def _halve_backward(which: Array, d: Array) -> tuple[Array]:
-    b, h, w, c = d.shape
     share = d / lax.population_count(which).astype(d.dtype)
-    dx = jnp.stack([((which >> k) & 1).astype(d.dtype) * share for k in range(4)], axis=3).reshape(b, h, w, 2, 2, c)
-    return (dx.transpose(0, 1, 3, 2, 4, 5).reshape(b, 2 * h, 2 * w, c),)
+    four = jnp.stack([bit(which, k, d.dtype) * share for k in range(4)], axis=3)
+    return (pixels(four.reshape(*d.shape[:3], -1)),)
+
+
+def marked(candidates: Sequence[Array], y: Array, dtype: jax.typing.DTypeLike) -> Array:
+    """Which of some candidates are y, a bit for each."""
+    return sum(((one == y).astype(dtype) << k for k, one in enumerate(candidates)), jnp.zeros((), dtype))
+
+
+def bit(which: Array, k: int, dtype: jax.typing.DTypeLike) -> Array:
+    """The k-th bit, as a number of that type."""
+    return ((which >> k) & 1).astype(dtype)
 
 
 halve.defvjp(_halve_forward, _halve_backward)
