@@ -126,27 +126,31 @@ class Tuning:
 
     def compare(self, settings: Sequence[tuple[float, float]], raced: bool = True) -> None:
         """Run some rates and decays with the first seeds: raced against each other and those before, or to the end."""
-        self.run([(*setting, seed) for setting in settings for seed in range(self.first)], raced)
+        self.run([(*setting, seed) for setting in settings for seed in range(self.first)], raced, self.cell.targets[-1])
 
-    def run(self, points: Sequence[Point], raced: bool) -> None:
-        """Run points, raced or each until it gets there or fails, unless they are known."""
-        known = [trial for point in points if (trial := self.partial.find(point, raced))]
-        self.trials = [t for t in self.trials if t.point not in points] + known
-        new = [point for point in points if not self.partial.find(point, raced)]
-        for trials in race(self.cell, self.data, self.engine, new, tuple(self.trials), raced, self.first, self.begin):
+    def run(self, points: Sequence[Point], raced: bool, target: float) -> None:
+        """Run points to a target, raced or each until it gets there or fails, unless they are known."""
+        found = {point: trial for point in points if (trial := self.partial.find(point, raced))}
+        known = {point: trial for point, trial in found.items() if is_done(trial, target)}
+        new = [point for point in points if point not in known]
+        self.trials = [t for t in self.trials if t.point not in points] + list(known.values())
+        before = tuple(self.trials)
+        for trials in race(self.cell, self.data, self.engine, new, before, raced, self.first, self.begin, target):
             self.partial.add(trials, raced)
             self.trials += trials
 
     def repeat(self) -> None:
-        """Run the best with all seeds, for each target; where it fails with one of them, a smaller rate too."""
-        for target in self.cell.targets:
+        """Run the best with all seeds, for each target; where it fails with one of them, a smaller rate too. The
+        hardest goes first, for what gets there has passed the others.
+        """
+        for target in reversed(self.cell.targets):
             lr, decay = self.leader(target)
             if not any(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
                 continue
             for _ in range(SAFER):
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
                 again = [point for point in every if not self.got_there(point, target)]
-                self.run(again, raced=False)
+                self.run(again, False, target)
                 if all(self.got_there(point, target) for point in every):
                     break
                 lr = neighbour(lr, -1)
@@ -157,7 +161,7 @@ class Tuning:
         for lr, decay in self.found.settings:
             if all(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
-                self.run([point for point in every if not self.got_there(point, target)], raced=False)
+                self.run([point for point in every if not self.got_there(point, target)], False, target)
 
     def over(self) -> float:
         """How many times the goal's rounds it takes; 0 where there is no goal."""
@@ -200,12 +204,13 @@ def race(
     raced: bool,
     seeds: int = 1,
     begin: Begin | None = None,
+    target: float | None = None,
 ) -> Iterator[list[Trial]]:
-    """Run points to the last target, side by side as far as they fit: the trials of one group after another. Raced
-    against each other and those before, with so many seeds each, whoever cannot win any more stops; not raced, only who
-    has failed.
+    """Run points to a target, the last if none is given, side by side as far as they fit: the trials of one group after
+    another. Raced against each other and those before, with so many seeds each, whoever cannot win any more stops; not
+    raced, only who has failed.
     """
-    e, target = cell.experiment, cell.targets[-1]
+    e, target = cell.experiment, target or cell.targets[-1]
     task, algorithm = e.build_task(data), e.build_algorithm()
     size = engine.group(data, task, algorithm)
     for start in range(0, len(points), size):
@@ -236,6 +241,11 @@ def fewest(trials: Sequence[Trial], seeds: int, target: float) -> float | None:
             took.setdefault(t.setting, []).append(rounds)
     slowest = [max(each) for each in took.values() if len(each) == seeds]
     return min(slowest) * (LAG if seeds > 1 else 1) if slowest else None
+
+
+def is_done(trial: Trial, target: float) -> bool:
+    """Whether a run would go no further towards a target: it is there, or did not just stop at an easier one."""
+    return trial.reached(target) is not None or " reached " not in trial.ended
 
 
 def label(cell: Cell, point: Point) -> str:

@@ -202,6 +202,36 @@ def test_a_rate_that_failed_before_with_another_seed_does_not_end_a_race() -> No
     assert list(tuning.losing(0.9, points, [failed])([there, half])) == []
 
 
+def test_an_easier_target_is_repeated_no_further_than_that(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 0.1 is first at 0.99, 0.215 at 0.8.
+    rounds = {0.1: {0.8: 20, 0.99: 30}, 0.215: {0.8: 10, 0.99: 50}}
+    asked = []
+
+    def race(*arguments: object) -> Iterator[list[Trial]]:
+        points: list[Point] = arguments[3]  # type: ignore[assignment]
+        target: float = arguments[8]  # type: ignore[assignment]
+        asked.extend([(target, points)] if points else [])
+        took = [{a: n for a, n in rounds.get(lr, {}).items() if a <= target} for lr, *_ in points]
+        yield [Trial(*point, f"test accuracy reached {target:g}", ((0, 0.5), *((n, a) for a, n in way.items())))
+               for point, way in zip(points, took, strict=True)]  # fmt: skip
+
+    monkeypatch.setattr(tuning, "race", race)
+    cell = Cell("toy", Experiment(), rate=0.1, targets=(0.8, 0.99))
+    found = tuning.tune(cell, generated([5]), compiled(), seeds=2)
+    assert asked[1:] == [(0.99, [(0.1, 1.0, 1)]), (0.8, [(0.215, 1.0, 1)])]
+    assert (found.winner(0.99), found.rounds(0.99)) == ((0.1, 1.0), 30)
+    assert (found.winner(0.8), found.rounds(0.8)) == ((0.215, 1.0), 10)
+
+
+def test_a_run_that_stopped_at_an_easier_target_is_not_done() -> None:
+    ran = lambda ended: Trial(0.1, 1.0, 0, ended, ((0, 0.5), (9, 0.8)))  # noqa: E731
+    assert tuning.is_done(ran("test accuracy reached 0.8"), 0.8)
+    assert not tuning.is_done(ran("test accuracy reached 0.8"), 0.85)
+    assert tuning.is_done(ran("did 9 rounds"), 0.85)
+
+
 def test_where_a_cohort_is_one_client_all_seeds_race(generated: Callable[..., FederatedData]) -> None:
     cell = Cell("toy", TOY.replace(fraction=0.0), rate=0.1, targets=(0.8,))
     found = tuning.tune(cell, generated([20] * 6, test=200), compiled(lanes=1, devices=1), rates=1, seeds=2)
