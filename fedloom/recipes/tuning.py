@@ -27,7 +27,7 @@ WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
 LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
-WARM = 10  # evaluations before anybody can lose
+WARM = 5  # evaluations before anybody can lose
 EARLY = 0.2  # of the leader's rounds, before which nobody can: large rates may begin slowly
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
@@ -125,17 +125,24 @@ class Tuning:
         return Outcome(self.cell.name, fair, {}).winner(target)
 
     def compare(self, settings: Sequence[tuple[float, float]], raced: bool = True) -> None:
-        """Run some rates and decays with the first seeds: raced against each other and those before, or to the end."""
-        self.run([(*setting, seed) for setting in settings for seed in range(self.first)], raced, self.cell.targets[-1])
+        """Run some rates and decays with the first seeds: raced against each other and those before, or until the best
+        of those was there.
+        """
+        points = [(*setting, seed) for setting in settings for seed in range(self.first)]
+        self.run(points, raced, self.cell.targets[-1], capped=True)
 
-    def run(self, points: Sequence[Point], raced: bool, target: float) -> None:
-        """Run points to a target, raced or each until it gets there or fails, unless they are known."""
+    def run(self, points: Sequence[Point], raced: bool, target: float, capped: bool = False) -> None:
+        """Run points to a target unless they are known: raced or each until it gets there or fails, and capped when the
+        best before was there.
+        """
         found = {point: trial for point in points if (trial := self.partial.find(point, raced))}
         known = {point: trial for point, trial in found.items() if is_done(trial, target)}
         new = [point for point in points if point not in known]
         self.trials = [t for t in self.trials if t.point not in points] + list(known.values())
         before = tuple(self.trials)
-        for trials in race(self.cell, self.data, self.engine, new, before, raced, self.first, self.begin, target):
+        for trials in race(
+            self.cell, self.data, self.engine, new, before, raced, self.first, self.begin, target, capped
+        ):
             self.partial.add(trials, raced)
             self.trials += trials
 
@@ -205,17 +212,18 @@ def race(
     seeds: int = 1,
     begin: Begin | None = None,
     target: float | None = None,
+    capped: bool = True,
 ) -> Iterator[list[Trial]]:
     """Run points to a target, the last if none is given, side by side as far as they fit: the trials of one group after
     another. Raced against each other and those before, with so many seeds each, whoever cannot win any more stops; not
-    raced, only who has failed.
+    raced, only who has failed. Capped, all stop when the best before was there.
     """
     e, target = cell.experiment, target or cell.targets[-1]
     task, algorithm = e.build_task(data), e.build_algorithm()
     size = engine.group(data, task, algorithm)
     for start in range(0, len(points), size):
         group = points[start : start + size]
-        most = fewest(before, seeds, target) if raced else None
+        most = fewest(before, seeds, target) if capped else None
         cap = e.rounds if most is None else min(e.rounds, -int(-most // e.every) * e.every)
         settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
         labels = [label(cell, point) for point in group]

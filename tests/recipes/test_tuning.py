@@ -99,7 +99,7 @@ def test_whoever_takes_twice_the_leaders_rounds_has_lost() -> None:
     assert list(tuning.losing(0.9, [(0.2, 1.0, 1)], before)([slow])) == []  # but not one with another seed
     far = [Trial(0.1, 1.0, 0, "", tuple((i, 0.7 if i else 0.0) for i in range(13)))]
     assert list(tuning.losing(0.9, alone, far)([slow])) == []  # nobody is near 90 % yet
-    short = history(*([0.0] + [0.5] * 5))
+    short = history(*([0.0] + [0.5] * 4))
     assert list(tuning.losing(0.9, alone, before)([short])) == []  # too early to tell
     long = [Trial(0.1, 1.0, 0, "", tuple((i, 0.85 if i else 0.0) for i in range(100)))]
     assert list(tuning.losing(0.9, alone, long)([slow])) == []  # and so are 12 of 99 rounds
@@ -170,6 +170,21 @@ def test_a_race_is_over_when_the_fastest_before_was_there(
         wanted = int(np.ceil(min(earlier))) if earlier and seeds == [0] else TOY.rounds
         assert cap == wanted, i
     assert min(cap for _, cap in caps) < TOY.rounds
+
+
+def test_other_decays_are_capped_too(generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch) -> None:
+    caps, train = [], tuning.train
+
+    def spied(*arguments: Any) -> Any:
+        caps.append((arguments[7], arguments[5].stop.rounds))
+        return train(*arguments)
+
+    monkeypatch.setattr(tuning, "train", spied)
+    cell = Cell("toy", TOY, rate=0.464, decays=(1.0, 0.1), targets=(0.8,))
+    found = tuning.tune(cell, generated([20] * 6, test=200), compiled(), rates=3, seeds=1)
+    took = [c for t in found.trials if t.decay == 1.0 and (c := t.crossing(0.8)) is not None]
+    [cap] = [cap for [label], cap in caps if "decay" in label]
+    assert cap == int(np.ceil(min(took))) < TOY.rounds
 
 
 def test_other_decays_run_to_the_end_and_a_finer_grid_has_the_best(
