@@ -308,7 +308,7 @@ def introduction(found: Found) -> str:
 Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
 learning rate of every cell is tuned on a grid with the ratio 10^(1/3), widened while the best is at its edge; the
 number is the mean over three seeds at the best rate (one, where it was to be quick); where it is above the paper's (the
-larger, where its tables have two), a finer grid about the best rate was tried too. In brackets, how many times fewer
+smaller, where its tables have two), a finer grid about the best rate was tried too. In brackets, how many times fewer
 than in the first row. {len(found.outcomes)} cells and {len(found.series)} curves are recorded, what ran beside others
 counted in full: {effort(found)}.
 Drawn by `fedloom reproduce mcmahan2017 --from-results --page docs/mcmahan2017.md`; what is not recorded is shown as
