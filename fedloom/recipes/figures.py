@@ -51,9 +51,10 @@ def work(panels: Mapping[str, Mapping[tuple[int, str], Trial]], targets: Mapping
             epochs = sorted({e for e, _ in trials})
             for (e, b), trial in trials.items():
                 style = {"color": BATCHES[b], "linestyle": DASHES[epochs.index(e)]}
-                history = trial.history
+                rounds, best = trial.history.column("round"), trial.history.so_far(ACCURACY)
                 shown = f"E = {e}, B = {'∞' if b == 'all' else b}"
-                axes.plot(history.column("round"), history.so_far(ACCURACY), label=shown, **style)
+                after = rounds > 0  # a logarithmic axis has no 0
+                axes.plot(rounds[after], best[after], label=shown, **style)
             target = targets[title]
             axes.axhline(target, color="grey", linewidth=0.8)
             low = target - (1 - target) * 3 if target > 0.9 else 0.4 * target

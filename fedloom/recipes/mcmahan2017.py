@@ -188,7 +188,7 @@ def figure2() -> Part:
             about = (
                 "Figure 2. Test accuracy against rounds, at the best learning rate of each setting, up to the target."
             )
-            yield Picture("figure2", about, work(panels, targets))
+            yield Picture("figure2", about, work({t: panels[t] for t in titles.values() if t in panels}, targets))
 
     return Part("figure2", "Figure 2: accuracy against rounds", part.cells, pictures=pictures)
 
