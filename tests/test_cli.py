@@ -235,7 +235,7 @@ def test_reproduce_prints_what_is_recorded_and_writes_a_page() -> None:
 
 def test_reproduce_what_is_not_there() -> None:
     assert "paper must be one of dpasgd2019, mcmahan2017" in fedloom("reproduce", "attention2017").stderr
-    assert "part must be one of all, figure1, figure2" in fedloom("reproduce", "mcmahan2017", "table9").stderr
+    assert "part must be one of again, all, figure1, figure2" in fedloom("reproduce", "mcmahan2017", "table9").stderr
     assert "part must be one of" in fedloom("reproduce", "mcmahan2017", "all", "table9").stderr
     nothing = fedloom("reproduce", "mcmahan2017", "table3", "--from-results").stderr
     assert "nothing of table3 is recorded in" in " ".join(nothing.split())

@@ -13,7 +13,7 @@ import fedloom.engines.devices as machine
 from fedloom.algorithms import Method
 from fedloom.engines.memory import peak
 from fedloom.engines.union import piece_length, takes_one_step
-from fedloom.local import Sent, Step, Turn
+from fedloom.local import Sent, Sgd, Step, Turn
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def plan(
         lanes = int(max(1, min(mine, fits, useful_lanes(steps, mine))))
         if steps.min() == steps.max():  # equal clients: as many in the last turn as in the others
             lanes = -(-mine // -(-mine // lanes))
-    if whole and not observed and takes_one_step(task, algorithm, example):
+    if whole and not observed and isinstance(local, Sgd) and takes_one_step(task, algorithm, example):
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows) / rows)
-        union = piece_length(sizes, mine, fits)
+        union = piece_length(sizes, mine, min(fits, local.microbatch or fits))
         return Plan(mesh, members, lanes, 1, True, 1, False, stacked, apart, observed, union)
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))

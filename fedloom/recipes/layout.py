@@ -50,8 +50,8 @@ class Grid:
 
 
 def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
-    """The texts of a table: in each cell everybody's rounds, and in brackets how many times fewer than in the first
-    row of the column.
+    """The texts of a table: in each cell everybody's rounds, with a star where ours were trained in bfloat16, and in
+    brackets how many times fewer than in the first row of the column.
     """
     lines = []
     for row, entries in grid.rows:
@@ -70,11 +70,13 @@ def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
 
 
 def _shown(who: str, entry: Entry, number: float | None, found: Mapping[str, Outcome]) -> str:
+    ours = found.get(entry.cell) if who == "ours" else None
+    rounded = "*" if ours and ours.about.get("experiment", {}).get("precision") == "bfloat16" else ""
     if number is not None:
-        return f"{number:,.0f}"
-    if who != "ours" or entry.cell not in found:
-        return "–"
-    trials = found[entry.cell].trials
+        return f"{number:,.0f}{rounded}"
+    if ours is None or all(" reached " in trial.ended for trial in ours.chosen(entry.target)):
+        return "–"  # not run, or not that far
+    trials = ours.trials
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
 
 

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Point, Trial, as_json, from_json
 
 
 class Partial:
-    """Trials as they come in, one line of a file each.
+    """Trials as they come in, one line of a file each, after a line that says of what.
 
     A line that was cut off, by a crash while it was written, is dropped. A trial that raced against others may have
-    stopped early; one that ran alone went to its end: they are told apart. How long it all took is kept too.
+    stopped because it lost; one that did not race ran until it was there or failed: they are told apart. How long it
+    all took is kept too.
 
     Arguments:
         file: where they are kept; nowhere if ``None``.
+        of: what they are trials of, and on which device: those of anything else are not mixed in.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
-        self.file = file
+    def __init__(self, file: Path | None = None, of: Mapping[str, Any] | None = None) -> None:
+        self.file, self.of = file, json.dumps(dict(of or {}), sort_keys=True)
         self.trials: dict[tuple[Point, bool], Trial] = {}
         self._seconds, self._since = 0.0, time.perf_counter()
-        for line in file.read_text().splitlines() if file and file.is_file() else ():
+        text = file.read_text() if file and file.is_file() else ""
+        first, *lines = text.splitlines() or [self.of]
+        if first != self.of:
+            raise CheckpointError(f"{file} has trials of another experiment or device ({first}), not of {self.of}: "
+                                  "delete it, and they are computed again")  # fmt: skip
+        for line in lines:
             try:
                 raced, trial, seconds = json.loads(line)
                 self._put(from_json(trial), raced)
@@ -54,9 +62,10 @@ class Partial:
         now = time.perf_counter()
         took, self._since = now - self._since, now
         self._seconds += took
-        if self.file:
+        if self.file and trials:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            whole = not self.file.is_file() or self.file.read_bytes()[-1:] in (b"", b"\n")
+            before = self.file.read_bytes() if self.file.is_file() else b""
             with self.file.open("a") as file:
-                file.write("" if whole else "\n")  # after a line that was cut off
+                file.write("" if before else self.of + "\n")
+                file.write("" if before[-1:] in (b"", b"\n") else "\n")  # after a line that was cut off
                 file.writelines(json.dumps([raced, as_json(trial), took / len(trials)]) + "\n" for trial in trials)

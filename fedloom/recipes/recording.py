@@ -83,19 +83,18 @@ def is_quick(cell: Cell) -> bool:
 def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
     """Run what is not recorded yet: first the cells, then what else figures and tables need."""
     began, folder, quick = time.perf_counter(), manner.folder, manner.quick
-    names = [c.name for part in parts for c in part.cells]
-    names += [s.name for part in parts for s in part.series(recorded(parts, folder))]
-    wanted = set(choice(only, names))
+    asked = asks(parts, only, recorded(parts, folder))
     cells = {c.name: c for part in parts for c in part.cells if not quick or is_quick(c)}
     data: dict[Any, FederatedData] = {}
     for cell in cells.values():
-        if cell.name in wanted and record.read(cell.name, folder) is None:
+        if cell.name in asked and record.read(cell.name, folder) is None:
             if is_over(began, manner):
                 return
             tune_one(cell, list(cells.values()), data, manner)
     found = recorded(parts, folder)
+    asked = asks(parts, only, found)  # of cells that are new there may be curves to draw
     for series in {s.name: s for part in parts for s in part.series(found)}.values():
-        if series.name not in found.series and series.name in wanted and (not quick or series.quick):
+        if series.name not in found.series and series.name in asked and (not quick or series.quick):
             if is_over(began, manner):
                 return
             run_one(series, manner)
@@ -111,6 +110,12 @@ def run_one(series: curves.Series, manner: Manner) -> None:
     kept = curves.Kept(series.name, columns, {**about, **({"runs": many} if many else {})})
     curves.write(kept, manner.folder)
     manner.say(f"{series.name}: {about['seconds']:.0f} s")
+
+
+def asks(parts: Sequence[Part], only: str, found: Found) -> set[str]:
+    """The names of the cells and series that are asked for."""
+    names = [c.name for part in parts for c in part.cells] + [s.name for part in parts for s in part.series(found)]
+    return set(choice(only, names))
 
 
 def choice(only: str, names: Sequence[str]) -> list[str]:
@@ -145,7 +150,7 @@ def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], 
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
     unfinished = folder / f"{cell.name}-{e.precision}.partial"
-    kept = Partial(unfinished)
+    kept = Partial(unfinished, {"experiment": e.changed(), "device": device()})
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         outcome = tune(cell, data[kind], compiled(), rate=rate, seeds=seeds, begin=begin, partial=kept)
@@ -162,11 +167,16 @@ def provenance(name: str, e: Experiment, seconds: float, manner: Manner) -> Mapp
         + " --quick" * manner.quick
         + f" --precision {manner.precision}" * (manner.precision != "float32"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind,
+        "device": device(),
         "versions": {"jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(seconds, 2),
         "experiment": e.changed(),
     }
+
+
+def device() -> str:
+    """What it is computed on."""
+    return f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else str(jax.devices()[0].device_kind)
 
 
 def told_of(cell: Cell, outcome: record.Outcome, seconds: float) -> str:

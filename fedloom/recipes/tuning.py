@@ -26,9 +26,10 @@ from fedloom.runs.sweep import with_number
 WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
 LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
+SLACK = 1.5  # times the rounds of the slowest seed that another rate may take with one of its seeds
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 5  # evaluations before anybody can lose
-EARLY = 0.2  # of the leader's rounds, before which nobody can: large rates may begin slowly
+EARLY = 0.2  # of the rounds of a leader that ran before, until which nobody can: large rates may begin slowly
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
 Begin = Callable[[Sequence[str]], Watch]
@@ -66,8 +67,9 @@ def tune(
 ) -> Outcome:
     """The trials of a cell: a race of rates, other decays of the best, and for each target the best with every seed.
 
-    Where that takes more rounds than the cell's goal, a grid twice as fine about the best rate; if it takes few more
-    then, again; and at last every seed with every rate that got there, for one seed may not tell which is best.
+    Where the best rate failed with some seed, and the one that did not is at the grid's edge, the grid is widened once
+    more. Where it all takes more rounds than the cell's goal, a grid twice as fine about the best rate; if it takes few
+    more then, again; and at last every seed with every rate that got there, for one seed may not tell which is best.
 
     Arguments:
         cell: what to reach.
@@ -90,13 +92,14 @@ def tune(
             break
     tuning.compare([(best, decay) for decay in other], raced=False)
     tuning.repeat()
+    tuning.widen()
     for step, most in FINER:
         if 1 < tuning.over() <= most:
             best, decay = tuning.leader(cell.targets[-1])
             tuning.compare([(neighbour(best, side * step), decay) for side in (-1, 1)])
             tuning.repeat()
     if tuning.over() > 1:
-        tuning.repeat_all()
+        tuning.repeat_all(tuning.found.settings)
     return tuning.found
 
 
@@ -131,15 +134,22 @@ class Tuning:
         points = [(*setting, seed) for setting in settings for seed in range(self.first)]
         self.run(points, raced, self.cell.targets[-1], capped=True)
 
-    def run(self, points: Sequence[Point], raced: bool, target: float, capped: bool = False) -> None:
+    def run(
+        self,
+        points: Sequence[Point],
+        raced: bool,
+        target: float,
+        capped: bool = False,
+        rivals: Sequence[Trial] | None = None,
+    ) -> None:
         """Run points to a target unless they are known: raced or each until it gets there or fails, and capped when the
-        best before was there.
+        best before was there. Those before are all trials if no rivals are given.
         """
         found = {point: trial for point in points if (trial := self.partial.find(point, raced))}
         known = {point: trial for point, trial in found.items() if is_done(trial, target)}
         new = [point for point in points if point not in known]
         self.trials = [t for t in self.trials if t.point not in points] + list(known.values())
-        before = tuple(self.trials)
+        before = tuple(self.trials if rivals is None else rivals)
         for trials in race(
             self.cell, self.data, self.engine, new, before, raced, self.first, self.begin, target, capped
         ):
@@ -162,10 +172,25 @@ class Tuning:
                     break
                 lr = neighbour(lr, -1)
 
-    def repeat_all(self) -> None:
-        """Run whatever got to the last target with all seeds."""
+    def widen(self) -> None:
+        """While the best with all seeds is at an edge of the grid, run the next rate beyond it: raced against that one
+        alone, for others were faster with the first seeds and failed with some.
+        """
         target = self.cell.targets[-1]
-        for lr, decay in self.found.settings:
+        for _ in range(WIDEST):
+            best = self.found.chosen(target)
+            (lr, decay), rates = best[0].setting, [lr for lr, _ in self.found.settings]
+            new = [(rate, decay) for rate in wider(rates, lr)]
+            if not new or self.found.rounds(target) is None:
+                return
+            points = [(*setting, seed) for setting in new for seed in range(self.first)]
+            self.run(points, True, target, capped=True, rivals=best)
+            self.repeat_all(new)
+
+    def repeat_all(self, settings: Sequence[tuple[float, float]]) -> None:
+        """Run those rates and decays with all seeds that got to the last target with the first."""
+        target = self.cell.targets[-1]
+        for lr, decay in settings:
             if all(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
                 self.run([point for point in every if not self.got_there(point, target)], False, target)
@@ -232,10 +257,11 @@ def race(
             settings, [None] * len(group), labels, begin(labels) if begin else None,
             (losing if raced else failing)(target, group, before),
         )  # fmt: skip
-        if any(run.stopped.startswith("interrupted") for run in runs):
-            raise KeyboardInterrupt
-        trials = [trial(run, point) for run, point in zip(runs, group, strict=True)]
+        done = [not run.stopped.startswith("interrupted") for run in runs]
+        trials = [trial(run, point) for run, point, is_whole in zip(runs, group, done, strict=True) if is_whole]
         yield trials
+        if not all(done):
+            raise KeyboardInterrupt
         before = [*before, *trials]
 
 
@@ -248,7 +274,7 @@ def fewest(trials: Sequence[Trial], seeds: int, target: float) -> float | None:
         if t.seed < seeds and (rounds := t.crossing(target)) is not None:
             took.setdefault(t.setting, []).append(rounds)
     slowest = [max(each) for each in took.values() if len(each) == seeds]
-    return min(slowest) * (LAG if seeds > 1 else 1) if slowest else None
+    return min(slowest) * (SLACK if seeds > 1 else 1) if slowest else None
 
 
 def is_done(trial: Trial, target: float) -> bool:

@@ -64,11 +64,11 @@ def _fused_backward(transposed: bool, residuals: tuple[Array, Array], d: Array) 
     """The gradients dx = d·Wᵀ, dW = Σ x[i] ⊗ d[i]. W is read before dW is computed, so that it can change in place."""
     x, w = residuals
     dx, x, d = computed(jnp.isnan(d.ravel()[0]), d @ (w if transposed else w.T), x, d)
-    rows, columns = (d, x) if transposed else (x, d)
+    rows, columns = (a.astype(summed(a)) for a in ((d, x) if transposed else (x, d)))
     dw = rows[0][:, None] * columns[0]
     for i in range(1, len(x)):
         dw += rows[i][:, None] * columns[i]
-    return dx, dw
+    return dx, dw.astype(w.dtype)
 
 
 fused.defvjp(_fused_forward, _fused_backward)

@@ -48,10 +48,11 @@ def image_gradients(
     else:
         apart = d.reshape(m, -1, g, o // g)
         given = jnp.einsum("mpgo,mkigo->mpkgi", apart, w.reshape(m, k, i, g, -1), precision=how.precision)
-    images = jax.ShapeDtypeStruct((m * b, *sizes, g * i), d.dtype)
-    given = given.reshape(m * b, *d.shape[2:-1], k, g * i)
+    wide = jnp.promote_types(d.dtype, jnp.float32)  # in which many patches are summed
+    images = jax.ShapeDtypeStruct((m * b, *sizes, g * i), wide)
+    given = given.reshape(m * b, *d.shape[2:-1], k, g * i).astype(wide)
     [dx] = jax.linear_transpose(partial(slices, how, kernel=kernel), images)(given)
-    return lax.optimization_barrier(dx).reshape(m, b, *sizes, g * i)
+    return lax.optimization_barrier(dx.astype(d.dtype)).reshape(m, b, *sizes, g * i)
 
 
 def weight_gradients(

@@ -93,3 +93,9 @@ def test_several_steps_are_taken_apart(generated: Make) -> None:
         generated(UNBALANCED), TASK, [fl.fedavg(batch_size=None, epochs=e) for e in (1, 2)], [0, 0]
     )
     assert program.plan.union is None
+
+
+def test_a_piece_has_at_most_so_many_rows_as_are_asked_for(generated: Make) -> None:
+    how = fedsgd(fraction=0.7, microbatch=5)
+    program = compiled(devices=1, lanes=2).program(generated([40] * 6), TASK, [how], [0])
+    assert program.plan.union == 5

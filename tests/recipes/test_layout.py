@@ -28,6 +28,24 @@ def test_what_is_not_reached_says_how_far_it_got() -> None:
     assert standing([grid], found).startswith("0 of 1 numbers")
 
 
+def test_what_was_not_aimed_at_is_not_called_missed() -> None:
+    [grid] = MCMAHAN2017.part("table3").grids
+    curve = ((0, 0.1), (3000, 0.8201))
+    found = {"cifar-fedsgd": Outcome("cifar-fedsgd", (Trial(0.1, 1.0, 0, "test accuracy reached 0.82", curve),), {})}
+    assert [text.split("\n")[0] for text in filled(grid, found)[1][1:]] == [
+        "fedloom 2,916",
+        "fedloom 3,000",
+        "fedloom –",
+    ]
+
+
+def test_what_was_trained_in_bfloat16_has_a_star() -> None:
+    grid = MCMAHAN2017.part("table1").grids[0]
+    name = "2nn-iid-C0-E1-B10"
+    found = {name: Outcome(name, took(name, 100).trials, {"experiment": {"precision": "bfloat16"}})}
+    assert filled(grid, found)[0][2] == "fedloom 100*\npaper 316\nHartoyo Putra 127"
+
+
 def test_sgd_counts_minibatch_updates() -> None:
     [grid] = MCMAHAN2017.part("table3").grids
     found = {"cifar-sgd": took("cifar-sgd", 20, 0.85), "cifar-fedavg": took("cifar-fedavg", 100, 0.85)}

@@ -1,9 +1,13 @@
 from pathlib import Path
 
+import pytest
+
+from fedloom.recipes import PAPERS
 from fedloom.recipes.cell import Outcome, Trial
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.page import page
 from fedloom.recipes.part import Found
+from fedloom.recipes.recording import recorded
 from fedloom.recipes.series import Kept
 
 
@@ -47,3 +51,14 @@ def test_series_that_depend_on_what_was_found_are_counted_too(tmp_path: Path) ->
     parts = [MCMAHAN2017.part(part) for part in ("table1", "hartoyo")]
     page(MCMAHAN2017, parts, Found(outcomes, series), tmp_path / "page.md")
     assert "Computed for this: 1 run in 0.5 minutes on B." in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_pages_of_the_documentation_are_what_is_recorded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedloom.recipes.page.save", lambda *_: None)
+    paper, root = PAPERS[name], Path(__file__).parents[2]
+    parts = paper.chosen(["all"])
+    page(paper, parts, recorded(parts, root / "results" / name), tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text() == (root / "docs" / f"{name}.md").read_text()

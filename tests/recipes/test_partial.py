@@ -27,9 +27,17 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_kind_is_told_of(tmp_path: Path) -> None:
-    (tmp_path / "a.partial").write_text("[true, {}]\n")
+    (tmp_path / "a.partial").write_text("{}\n[true, {}]\n")
     with pytest.raises(CheckpointError, match=r"a\.partial is damaged"):
         Partial(tmp_path / "a.partial")
+
+
+def test_trials_of_another_experiment_are_not_mixed_in(tmp_path: Path) -> None:
+    file = tmp_path / "a.partial"
+    Partial(file, {"experiment": {"rounds": 5}}).add([TRIAL], raced=True)
+    assert len(Partial(file, {"experiment": {"rounds": 5}}).trials) == 1
+    with pytest.raises(CheckpointError, match=r'another experiment or device .*"rounds": 5.* not of .*"rounds": 6'):
+        Partial(file, {"experiment": {"rounds": 6}})
 
 
 def test_the_seconds_of_all_that_ran_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

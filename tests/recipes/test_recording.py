@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedloom.recipes.cell import Cell
-from fedloom.recipes.part import Part
+from fedloom.recipes.part import Found, Part
 from fedloom.recipes.recording import Manner, record_missing
 from fedloom.recipes.series import Series
 from fedloom.runs import Experiment
@@ -39,3 +39,12 @@ def test_trials_of_another_precision_are_not_mixed_in(tmp_path: Path) -> None:
     record_missing([part], "", manner(tmp_path, "float32"))
     assert (tmp_path / "cell-bfloat16.partial").read_text() == "left alone"
     assert (tmp_path / "cell.json").exists()
+
+
+def test_curves_of_cells_that_are_new_are_run_at_once(tmp_path: Path) -> None:
+    def series(found: Found) -> list[Series]:
+        return [Series(f"portrait-{name}", TOY) for name in found.outcomes]
+
+    part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),), series=series)
+    record_missing([part], "", manner(tmp_path, "float32"))
+    assert {file.name for file in tmp_path.iterdir()} == {"cell.json", "portrait-cell.json"}

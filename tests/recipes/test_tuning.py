@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +7,13 @@ import pytest
 
 import fedloom.recipes.tuning as tuning
 from fedloom.data import FederatedData
-from fedloom.engines import compiled
+from fedloom.engines import Compiled, compiled
 from fedloom.recipes.cell import Cell, Outcome, Point, Trial
 from fedloom.recipes.partial import Partial
 from fedloom.runs import Experiment
 from fedloom.runs.history import History
+from fedloom.runs.result import Run
+from fedloom.tasks import Variables
 
 TOY = Experiment(model="logistic", fraction=0.5, target=0.8, rounds=40, evaluate="test")
 
@@ -90,7 +92,7 @@ def test_a_race_ends_when_a_rate_is_there_with_all_its_seeds() -> None:
     assert list(over([half, there, there, there])) == [0, 1, 2, 3]
 
 
-def test_whoever_takes_twice_the_leaders_rounds_has_lost() -> None:
+def test_whoever_takes_half_as_many_rounds_again_as_the_leader_has_lost() -> None:
     leader, slow = (history(*([0.0] + [top] * 12)) for top in (0.85, 0.5))
     pair, alone = [(0.1, 1.0, 0), (0.2, 1.0, 0)], [(0.2, 1.0, 0)]
     before = [Trial(0.1, 1.0, 0, "", tuple((i, 0.85 if i else 0.0) for i in range(13)))]
@@ -103,6 +105,10 @@ def test_whoever_takes_twice_the_leaders_rounds_has_lost() -> None:
     assert list(tuning.losing(0.9, alone, before)([short])) == []  # too early to tell
     long = [Trial(0.1, 1.0, 0, "", tuple((i, 0.85 if i else 0.0) for i in range(100)))]
     assert list(tuning.losing(0.9, alone, long)([slow])) == []  # and so are 12 of 99 rounds
+    steady = [Trial(0.1, 1.0, 0, "", tuple((i, 0.1 * min(i, 9)) for i in range(16)))]  # 50 % in round 5
+    half = lambda rounds: history(*([0.0] * 4 + [0.5] * (rounds - 3)))  # noqa: E731
+    assert list(tuning.losing(0.9, alone, steady)([half(7)])) == []
+    assert list(tuning.losing(0.9, alone, steady)([half(8)])) == [0]  # more than 1.5 · 5
 
 
 def test_whoever_takes_three_times_the_rounds_of_another_seed_has_failed() -> None:
@@ -187,7 +193,7 @@ def test_other_decays_are_capped_too(generated: Callable[..., FederatedData], mo
     assert cap == int(np.ceil(min(took))) < TOY.rounds
 
 
-def test_other_decays_run_to_the_end_and_a_finer_grid_has_the_best(
+def test_other_decays_do_not_race_and_a_finer_grid_has_the_best(
     generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     took, asked = {(0.1, 1.0): 30, (0.1, 0.5): 20}, dict[tuple[float, float], bool]()
@@ -215,6 +221,42 @@ def test_a_rate_that_failed_before_with_another_seed_does_not_end_a_race() -> No
     points = [(0.2, 1.0, 1), (0.4, 1.0, 0)]
     assert list(tuning.losing(0.9, points, [])([there, half])) == [0, 1]
     assert list(tuning.losing(0.9, points, [failed])([there, half])) == []
+
+
+def test_the_grid_is_widened_for_the_rate_that_does_not_fail(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 0.1 is the fastest with the first seed and fails with the second; below 0.0464, the grid's edge, is a faster one.
+    took = {(0.1, 0): 30, (0.0464, 0): 40, (0.0464, 1): 40, (0.0215, 0): 35, (0.0215, 1): 35, (0.01, 0): 50}
+    rivals = dict[float, set[float]]()
+
+    def race(*arguments: object) -> Iterator[list[Trial]]:
+        points: list[Point] = arguments[3]  # type: ignore[assignment]
+        before: Sequence[Trial] = arguments[4]  # type: ignore[assignment]
+        rivals.update({lr: {t.lr for t in before} for lr, *_ in points if lr not in rivals})
+        found = [took.get((lr, seed)) for lr, _, seed in points]
+        yield [Trial(*point, "", ((0, 0.5), (n, 0.99)) if n else ((0, 0.5),))
+               for point, n in zip(points, found, strict=True)]  # fmt: skip
+
+    monkeypatch.setattr(tuning, "race", race)
+    found = tuning.tune(Cell("toy", Experiment(), rate=0.1), generated([5]), compiled(), seeds=2)
+    assert (found.winner(0.99), found.rounds(0.99)) == ((0.0215, 1.0), 35)
+    assert [lr for lr, _ in found.settings] == [0.01, 0.0215, 0.0464, 0.1, 0.215]
+    assert rivals[0.0215] == {0.0464}  # not with 0.1, which was there first
+
+
+def test_what_had_ended_before_an_interrupt_is_kept(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    curve = History(({"round": 0, "test_accuracy": 0.1}, {"round": 2, "test_accuracy": 0.9}))
+    reasons = ("test accuracy reached 0.8", "interrupted after 2 rounds")
+    ended = [Run("", curve, Variables({}, {}), reason) for reason in reasons]
+    monkeypatch.setattr(tuning, "train", lambda *_: ended)
+    monkeypatch.setattr(Compiled, "group", lambda *_: 2)
+    cell, file = Cell("toy", TOY, rate=0.1, targets=(0.8,)), tmp_path / "toy.partial"
+    with pytest.raises(KeyboardInterrupt):
+        tuning.tune(cell, generated([20] * 6, test=200), compiled(), rates=2, seeds=2, partial=Partial(file))
+    assert [point for point, _ in Partial(file).trials] == [(0.0464, 1.0, 0)]
 
 
 def test_an_easier_target_is_repeated_no_further_than_that(

@@ -59,6 +59,16 @@ def test_the_fused_product_and_its_gradients(batch: int, transposed: bool) -> No
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_fused_products_gradient_is_summed_in_float32(transposed: bool) -> None:
+    draw = lambda key, *shape: jax.random.normal(key, shape, jnp.bfloat16)  # noqa: E731
+    x, w, d = draw(KEYS[0], 16, 5), draw(KEYS[1], *((4, 5) if transposed else (5, 4))), draw(KEYS[2], 16, 4)
+    _, dw = jax.vjp(partial(fused, transposed), x, w)[1](d)
+    rows, columns = (np.asarray(a, np.float64) for a in ((d, x) if transposed else (x, d)))
+    wanted = jnp.asarray(rows.T @ columns, jnp.float32).astype(jnp.bfloat16)
+    np.testing.assert_array_equal(np.asarray(dw), np.asarray(wanted))
+
+
 def test_nan_stays_nan_through_the_fused_product() -> None:
     _, back = jax.vjp(partial(fused, False), jnp.ones((2, 3)), jnp.ones((3, 4)))
     dx, dw = back(jnp.full((2, 4), jnp.nan))

@@ -1,0 +1,52 @@
+import math
+
+import pytest
+
+from fedloom.recipes.again import again, crossings
+from fedloom.recipes.cell import Cell, Outcome, Trial
+from fedloom.recipes.layout import Entry, Grid
+from fedloom.recipes.part import Found, Part
+from fedloom.recipes.series import Kept
+from fedloom.runs import Experiment
+
+TOY = Experiment(model="logistic", clients=600, fraction=0.01, rounds=3, target=0.3, evaluate="test")
+
+
+def table(**papers: float) -> Part:
+    """A table of 97 %, with what the paper says of some cells."""
+    cells = tuple(Cell(name, TOY, 0.1, targets=(0.97,)) for name in papers)
+    entries = tuple(Entry(name, 0.97, {"paper": paper}) for name, paper in papers.items())
+    return Part("t", "", cells, (Grid("", tuple(papers), (("", entries),)),))
+
+
+def took(name: str, rounds: int, **about: object) -> Outcome:
+    return Outcome(name, (Trial(0.2, 0.9, 0, "", ((0, 0.97 - rounds), (rounds, 0.97))),), about)
+
+
+def test_only_what_is_just_below_a_published_number_is_run_again() -> None:
+    part = again([table(far=100, near=100, above=100), table(near=90)])
+    found = Found({name: took(name, n) for name, n in (("far", 84), ("near", 86), ("above", 101))})
+    [series] = part.series(found)
+    assert series.name == "again-near"
+    e = series.experiment
+    assert (e.lr, e.decay, e.target, e.precision) == (0.2, 0.9, 0.97, "float32")
+    rounded = Found({"near": took("near", 86, experiment={"precision": "bfloat16"})})
+    assert next(iter(part.series(rounded))).experiment.precision == "bfloat16"
+    assert part.text(found) == ""
+
+
+def test_both_numbers_are_told_beside_the_smallest_that_ours_is_below() -> None:
+    part, outcomes = again([table(near=100), table(near=90)]), {"near": took("near", 86)}
+    row = lambda *rounds: part.text(  # noqa: E731
+        Found(outcomes, {"again-near": Kept("again-near", {"seed": (3, 4, 5), "rounds": rounds}, {})})
+    ).splitlines()[-1]
+    assert row(80, 90, 100) == "| `near` | 90 | 86.0 | 90.0 | 80.0, 90.0, 100.0 |"
+    assert row(80, math.nan, 100) == "| `near` | 90 | 86.0 | – | 80.0, not reached, 100.0 |"
+
+
+@pytest.mark.parametrize("target", [0.3, 0.999])
+def test_every_seed_is_run_until_it_is_there(target: float) -> None:
+    columns = crossings(TOY.replace(target=target, lr=0.1), None)
+    assert columns["seed"] == (3, 4, 5)
+    assert all(0 < r < 3 if target == 0.3 else math.isnan(r) for r in columns["rounds"])
+    assert target == 0.999 or len(set(columns["rounds"])) == 3
