@@ -64,6 +64,18 @@ def test_resume_goes_on_to_more_rounds_and_plot_draws_several_runs() -> None:
     assert Path("two.svg").read_text().count('<g id="axes_') == 6
 
 
+def test_a_run_of_python_is_not_for_the_command_line() -> None:
+    Path("python").mkdir()
+    Path("python/history.json").write_text("{}")
+    assert "holds a run that was begun in Python" in fedloom("resume", "python").stderr
+
+
+def test_out_is_a_folder() -> None:
+    Path("file").write_text("")
+    assert "out must be a folder, but is 'file'" in fedloom("run", *FAST, "--out", "file").stderr
+    assert "out must be a folder, but is 'file'" in fedloom("sweep", *FAST, "--out", "file").stderr
+
+
 def test_sweep_runs_every_combination() -> None:
     result = fedloom("sweep", *FAST, "--lr", "0.05,0.1", "--seeds", "2", "--out", "s")
     assert result.exit_code == 0
@@ -72,6 +84,10 @@ def test_sweep_runs_every_combination() -> None:
     assert Path("s/figure.png").exists()
     again = json.loads(fedloom("resume", "s", "--json").stdout)
     assert [r["label"] for r in again] == [f"lr={lr},seed={s}" for lr in (0.05, 0.1) for s in (0, 1)]
+    longer = json.loads(fedloom("resume", "s", "--rounds", "3", "--json").stdout)
+    assert [r["round"] for r in longer] == [3] * 4
+    assert fedloom("plot", "s", "--metric", "loss", "--against", "rounds", "--file", "s.svg").exit_code == 0
+    assert Path("s.svg").read_text().count("seed=") >= 4
 
 
 def test_list_names_everything() -> None:

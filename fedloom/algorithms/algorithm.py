@@ -119,6 +119,13 @@ class Algorithm:
 
     def checked(self) -> Algorithm:
         """The same, if its numbers can be used."""
+        for name, part, kind, example in (
+            ("local", self.local, Local, "local.sgd()"),
+            ("server", self.server, Server, 'algorithms.server("adam")'),
+            ("weighting", self.weighting, Weighting, "combine.uniform"),
+            ("combiner", self.combiner, Combiner, "combine.median()"),
+        ):
+            require(isinstance(part, kind), name, f"a {kind.__name__}, such as fl.{example}", part)
         self.local.checked()
         checked_server(self.server)
         self.weighting.checked()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import optax
 
-from fedloom.errors import choose, require
+from fedloom.errors import choose, number
 from fedloom.trees import record, static
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Server:
 
 def checked_server(server: Server) -> Server:
     """The same, if its numbers can be used."""
-    require(bool(server.lr > 0), "server_lr", "above 0", server.lr)
-    require(bool(0 <= server.momentum < 1), "server_momentum", "at least 0 and below 1", server.momentum)
+    number("server_lr", server.lr, "above 0", lambda lr: lr > 0)
+    number("server_momentum", server.momentum, "at least 0 and below 1", lambda momentum: 0 <= momentum < 1)
     return server
 
 

@@ -40,7 +40,7 @@ from fedloom.runs.plot import plot
 from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
 from fedloom.runs.ranks import ORDER
-from fedloom.runs.result import Run
+from fedloom.runs.result import HISTORY, Run
 from fedloom.runs.runner import train
 from fedloom.runs.sweep import SWEPT, combinations, sweep
 from fedloom.trees import listed
@@ -98,16 +98,19 @@ def resume(
 ) -> None:
     """Go on with a run or a sweep that was stopped or killed; its numbers are those of a run left alone."""
     with told(debug):
+        changes = {name: value for name, value in (("rounds", rounds), ("target", target)) if value is not None}
         if (directory / SWEEP).is_file():
-            require(rounds is None, "rounds", "left alone: a sweep goes on as it was begun", rounds)
-            require(target is None, "target", "left alone: a sweep goes on as it was begun", target)
+            plan = json.loads((directory / SWEEP).read_text())
+            plan["experiment"] = Experiment.from_toml(plan["experiment"]).replace(**changes).to_toml()
+            write_text(directory / SWEEP, json.dumps(plan, indent=1) + "\n")
             go_sweep(directory, Manner(quiet, json_, data_folder))
             return
+        if (directory / HISTORY).is_file() and not (directory / EXPERIMENT).is_file():
+            raise CheckpointError(f"{directory} holds a run that was begun in Python: there it goes on, by calling "
+                                  f'fl.run(…, directory="{directory}") again')  # fmt: skip
         if not (directory / EXPERIMENT).is_file():
             raise CheckpointError(f"{directory} holds no run: there is no {EXPERIMENT}")
-        changes = {"rounds": rounds, "target": target}
-        experiment = Experiment.read(directory / EXPERIMENT)
-        experiment = experiment.replace(**{k: v for k, v in changes.items() if v is not None})
+        experiment = Experiment.read(directory / EXPERIMENT).replace(**changes)
         go(experiment, directory, Manner(quiet, json_, data_folder), central=(directory / CENTRAL).is_dir())
 
 
@@ -139,6 +142,7 @@ def sweep_command(
         plan = {"experiment": experiment.to_toml(), "axes": axes, "seeds": parse_seeds(seeds)}
         if (folder / SWEEP).exists() and json.loads((folder / SWEEP).read_text()) != plan:
             raise CheckpointError(f"{folder} holds another sweep: choose another folder, or fedloom resume it")
+        require(not folder.exists() or folder.is_dir(), "out", "a folder", str(folder))
         write_text(folder / SWEEP, json.dumps(plan, indent=1) + "\n")
         go_sweep(folder, Manner(quiet, json_, data_folder))
 
@@ -249,6 +253,8 @@ def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequ
     require(has_test, "users", "no: there is no test data to measure them on (--test-share)", experiment.users)
     for algorithm in algorithms:  # before anything is written
         check(algorithm, experiment.build_task(data), data)
+    require(not folder.exists() or folder.is_dir(), "out", "a folder", str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
     picture(data, folder / CLIENTS)
     if manner.shows and data.note:
         errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)
@@ -298,6 +304,7 @@ def parse_seeds(text: str) -> list[int]:
     """
     parts = listed(text)
     require(bool(parts) and all(p.isdigit() for p in parts), "seeds", "a number, or numbers with commas", text)
+    require(text != "0", "seeds", "at least one", text)
     return [int(p) for p in parts] if "," in text else list(range(int(text)))
 
 

@@ -9,18 +9,19 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from fedloom.cli.experiments import SWEEP
 from fedloom.cli.shared import Debug, Json, Quiet, console, told
 from fedloom.errors import ArgumentError, require
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.plot import AGAINST, plot
 from fedloom.runs.portraits import bands
-from fedloom.runs.result import load
+from fedloom.runs.result import HISTORY, load
 
 METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
 
 
 def plot_command(
-    directories: Annotated[list[Path], typer.Argument(help="folders of runs; several share one figure")],
+    directories: Annotated[list[Path], typer.Argument(help="folders of runs or sweeps; several share one figure")],
     metric: Annotated[str, typer.Option(help="metrics, one row each")] = METRICS,
     against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps, clock; one column each")] = AXES,
     users: Annotated[bool, typer.Option("--users", help="how users fared instead, of runs with --users yes")] = False,
@@ -30,6 +31,7 @@ def plot_command(
 ) -> None:
     """Draw accuracy and loss of one or several runs against rounds, bytes and seconds; or how their users fared."""
     with told(debug):
+        directories = [folder for directory in directories for folder in members(directory)]
         runs = [load(folder) for folder in directories]
         for x in against.split(","):
             if x not in AGAINST:
@@ -46,6 +48,13 @@ def plot_command(
             plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)
         if not quiet:
             console.print(f"Figure: {file}")
+
+
+def members(directory: Path) -> list[Path]:
+    """A folder of a run, or those of a sweep that it holds."""
+    if not (directory / SWEEP).is_file():
+        return [directory]
+    return sorted(file.parent for file in directory.glob(f"*/{HISTORY}"))
 
 
 def list_command(json_: Json = False) -> None:

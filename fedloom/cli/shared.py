@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,9 +87,11 @@ def tell(quiet: bool, as_json: bool, result: Any, *shown: Any) -> None:
 
 @contextmanager
 def told(debug: bool) -> Iterator[None]:
-    """Errors a user can do something about become one sentence and exit code 2."""
+    """Errors a user can do something about become one sentence and exit code 2; warnings become one, too."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn  # type: ignore[assignment]
+            yield
     except FedloomError as error:
         if debug:
             raise
@@ -102,6 +105,10 @@ def told(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         errors.print("stopped at once; a run that was saved before can be resumed", style="yellow")
         raise typer.Exit(130) from None
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    errors.print(f"[yellow]Warning:[/yellow] {_plain(str(message))}", soft_wrap=True, highlight=False)
 
 
 def _plain(text: str) -> str:

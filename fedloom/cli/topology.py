@@ -15,7 +15,7 @@ from fedloom.mixing.drawing import draw_graph
 from fedloom.mixing.graph import GRAPHS, NUMBER, graph
 from fedloom.mixing.spread import Spread, sparsest, spread
 
-KNOWN = ", ".join(f"{name}:{'4' if NUMBER[name][1] is int else '0.9'}" if name in NUMBER else name for name in GRAPHS)
+KNOWN = ", ".join(f"{name}:{'4' if NUMBER[name][1] is int else '0.8'}" if name in NUMBER else name for name in GRAPHS)
 
 
 def topology_command(

@@ -47,6 +47,11 @@ class Peers(Program):
         """How many models users send each other, or the server, in a round."""
         return self.m if self.algorithm.has_server else self.algorithm.mixer.moved(self.m)
 
+    @property
+    def down(self) -> int:
+        """What users send each other is counted once, as sent up."""
+        return int(self.algorithm.has_server)
+
     def model_bytes(self, state: PeerState) -> int:  # type: ignore[override]
         """The bytes of one user's model."""
         return nbytes(state.variables) // (len(self.seeds) * len(self.data))

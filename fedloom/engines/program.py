@@ -92,7 +92,7 @@ class Program:
 
     @property
     def down(self) -> int:
-        """How many models a client is sent for each that it sends back."""
+        """How many models a server sends a client for each that it sends back; 0 if there is none."""
         return 1
 
     def model_bytes(self, state: ServerState) -> int:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedloom.errors import choose, require
+from fedloom.errors import choose, number, require, whole
 from fedloom.local.local import Local, Step, Turn, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.shuffle import shuffle
@@ -183,14 +183,15 @@ class Sgd(Local):
     def checked(self) -> Self:
         """The same, if its numbers can be used."""
         batch_size = self.batch_size
-        require(bool(self.lr > 0), "lr", "above 0", self.lr)
-        require(bool(self.epochs >= 1), "epochs", "at least 1", self.epochs)
-        require(batch_size is None or batch_size >= 1, "batch_size", "at least 1 (or all: None in Python)", batch_size)
+        number("lr", self.lr, "above 0", lambda lr: lr > 0)
+        whole("epochs", self.epochs, 1)
+        if batch_size is not None:
+            whole("batch_size", batch_size, 1)  # or all, which is None
         require(bool(0 < self.decay <= 1), "decay", "above 0 and at most 1", self.decay)
         require(self.microbatch is None or self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
         require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
-        whole = batch_size is None and self.period is not None
-        require(not whole, "batch_size", "a number with a period, which counts minibatches", batch_size)
+        everything = batch_size is None and self.period is not None
+        require(not everything, "batch_size", "a number with a period, which counts minibatches", batch_size)
         return self
 
 

@@ -151,13 +151,16 @@ def small_world(workers: int, degree: int = 4, rewired: float = 0.2, seed: int =
     return _drawn(f"small world {degree}, {rewired:g}", make, seed)
 
 
-def sparse(workers: int, sparsity: float = 0.9, seed: int = 0) -> Graph:
+def sparse(workers: int, sparsity: float = 0.8, seed: int = 0) -> Graph:
     """A ring, and random pairs until the given share of all possible pairs is not connected."""
     require(0 <= sparsity < 1, "sparsity", "at least 0 and below 1", sparsity)
     heard = ring(workers).heard.copy()
     first, second = np.nonzero(np.triu(~heard, 1))
-    wanted = round((1 - sparsity) * workers * (workers - 1) / 2) - workers
-    chosen = np.random.default_rng(seed).permutation(len(first))[: max(0, wanted)]
+    pairs = workers * (workers - 1) / 2
+    wanted = round((1 - sparsity) * pairs) - workers
+    need = f"at most {1 - workers / pairs:.3g}, which is the ring's, with {workers:,} workers"
+    require(wanted >= 0, "sparsity", need, sparsity)
+    chosen = np.random.default_rng(seed).permutation(len(first))[:wanted]
     heard[first[chosen], second[chosen]] = heard[second[chosen], first[chosen]] = True
     return Graph(f"sparsity {sparsity:g}", heard)
 
@@ -213,7 +216,7 @@ NUMBER: dict[str, tuple[str, type]] = {
     "regular": ("degree", int), "erdos-renyi": ("share", float), "small-world": ("degree", int),
     "sparse": ("sparsity", float),
 }  # fmt: skip
-"""Topology → what the number after its name is: ``regular:4``, ``sparse:0.9``."""
+"""Topology → what the number after its name is: ``regular:4``, ``sparse:0.8``."""
 
 
 def parsed(text: str) -> tuple[str, dict[str, Any]]:
@@ -232,7 +235,7 @@ def parsed(text: str) -> tuple[str, dict[str, Any]]:
         return name, {option: kind(number)}
     except ValueError as error:
         raise ArgumentError(
-            "topology", f"{name} and its {option}, such as {name}:{'4' if kind is int else '0.9'}", text
+            "topology", f"{name} and its {option}, such as {name}:{'4' if kind is int else '0.8'}", text
         ) from error
 
 

@@ -12,6 +12,15 @@ from fedloom.errors import ArgumentError, UnknownName, require
 from fedloom.tasks import Task
 
 
+def check_kinds(algorithm: object, task: object, data: object) -> None:
+    """Raise an :class:`ArgumentError` unless these are an algorithm, a task and dealt data at all."""
+    told = lambda thing: thing.__name__ if callable(thing) and hasattr(thing, "__name__") else thing  # noqa: E731
+    dealt = "data that is dealt to clients, such as fl.data.mnist().partition(fl.partition.iid(100))"
+    require(isinstance(data, FederatedData), "data", dealt, told(data))
+    require(isinstance(task, Task), "task", "a task, such as fl.tasks.two_nn()", told(task))
+    require(isinstance(algorithm, Method), "algorithm", "an algorithm, such as fl.fedavg()", told(algorithm))
+
+
 def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart, cohorts
     are large enough, and everybody has the data on which models are judged.

@@ -17,9 +17,9 @@ Row = Mapping[str, float]
 class History:
     """What a run measured: one row for each evaluation.
 
-    Every row has ``round``, ``seconds``, ``steps`` (local steps so far), ``bytes_up``, ``bytes_down`` (so far, all
-    clients together), ``update_norm`` (of the last round) and, for each part of the data that was evaluated, its
-    metrics: ``test_accuracy``, ``train_loss`` and so on.
+    Every row has ``round``, ``seconds``, ``steps`` (local steps so far), ``bytes_up`` (what all clients together sent
+    so far), ``bytes_down`` (what a server sent them), ``update_norm`` (of the last round) and, for each part of the
+    data that was evaluated, its metrics: ``test_accuracy``, ``train_loss`` and so on.
 
     >>> history = History(({"round": 1, "test_accuracy": 0.5}, {"round": 2, "test_accuracy": 0.9}))
     >>> history.best("test_accuracy"), history.reached("test_accuracy", 0.7)
@@ -86,10 +86,10 @@ class History:
 def lower_is_better(name: str) -> bool:
     """Whether a smaller value of this measure is better.
 
-    >>> lower_is_better("test_loss"), lower_is_better("test_accuracy")
-    (True, False)
+    >>> lower_is_better("test_loss"), lower_is_better("test_error"), lower_is_better("test_accuracy")
+    (True, True, False)
     """
-    return name.endswith("loss")
+    return name.endswith(("loss", "error"))
 
 
 def from_rows(rows: Iterable[Row]) -> History:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Inside, the first Ctrl-C asks to stop at the next evaluation; the second stops at once."""
+    """Inside, the first Ctrl-C asks to stop at the next evaluation, and says so; the second stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
@@ -21,6 +22,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
+        print("\nstopping at the next evaluation; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
     former = signal.signal(signal.SIGINT, ask)
     try:

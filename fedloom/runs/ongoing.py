@@ -67,7 +67,8 @@ class Ongoing:
             while len(self.finished) < len(self.histories) and not interrupted():
                 before, start = state, time.perf_counter()
                 now = int(np.max(np.asarray(state.round)))
-                rounds = min(self.settings.every, self.settings.stop.rounds - now)
+                every = self.settings.every  # whenever it began, it is evaluated in the rounds of a run left alone
+                rounds = min(every - now % every, self.settings.stop.rounds - now)
                 state, did = self.program.advance(state, now, rounds)
                 self.record(state, did)
                 self.settle(state, before)
@@ -133,7 +134,8 @@ class Ongoing:
         """Let the clock go on to a round, and read it: seconds, and bytes in all and through the busiest link."""
         done = int(self.histories[i].last("round")) if self.histories[i] else 0
         self.passed[i] = passed = self.program.passed(self.passed[i], done, now - done, self.inside.index(i))
-        sent = {"bytes_up": float(passed.up.sum()), "bytes_down": float(passed.down.sum())}
+        down = float(passed.down.sum()) if self.program.down else 0.0  # what peers send is not sent once more
+        sent = {"bytes_up": float(passed.up.sum()), "bytes_down": down}
         return {"clock": passed.now, **sent, "busiest_bytes": float((passed.up + passed.down).max())}
 
     def settle(self, state: ServerState, before: ServerState | None = None) -> None:

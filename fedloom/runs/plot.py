@@ -17,7 +17,7 @@ from fedloom.style import STYLE, save
 
 AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
 """What a curve can be drawn against → the column it is."""
-AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent, both ways", "seconds": "seconds",
+AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedloom.data.partition.partition import counted
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
@@ -83,7 +84,8 @@ def summary(run: Run) -> Group:
             table.add_row("  the worst tenth", f"{history.last(worst):.2%}", f"{history.best(worst):.2%}", "", "")
     moved = history.last("bytes_up") + history.last("bytes_down")
     cost = (
-        f"{int(history.last('round')):,} rounds, {int(history.last('steps')):,} local steps, "
+        f"{counted(int(history.last('round')), 'round', 'rounds')}, "
+        f"{counted(int(history.last('steps')), 'local step', 'local steps')}, "
         f"{moved / 1e6:,.0f} MB sent, {history.last('seconds'):.1f} s"
     )
     if "clock" in history.columns:
@@ -108,7 +110,7 @@ def beside(federated: Run, central: Run, passes: float) -> str:
 
 def comparison(runs: Sequence[Run], target: float | None) -> Table:
     """Several runs in a table, the best first."""
-    table = Table(title=f"{len(runs)} experiments", title_justify="left")
+    table = Table(title=counted(len(runs), "experiment", "experiments"), title_justify="left")
     table.add_column("experiment", no_wrap=True)
     for name in ("best test", "in round", *([f"to {target:.4g}"] if target else []), "seconds"):
         table.add_column(name, justify="right")

@@ -52,8 +52,12 @@ class Run:
         """Whether it ran to its end: neither interrupted nor diverged."""
         return not self.diverged and not self.stopped.startswith("interrupted")
 
-    def plot(self, metric: str = "accuracy", against: str = "rounds", file: str | Path | None = None) -> Any:
-        """Draw a metric against rounds, bytes or seconds; returns the matplotlib figure."""
+    def plot(self, metric: str | None = None, against: str = "rounds", file: str | Path | None = None) -> Any:
+        """Draw a metric (accuracy, or loss where there is none) against rounds, bytes, seconds, steps or the clock;
+        returns the matplotlib figure.
+        """
+        has_accuracy = any(name.endswith("_accuracy") for name in self.history.columns)
+        metric = metric or ("accuracy" if has_accuracy else "loss")
         return draw([(self.label, self.history)], metrics=[metric], against=[against], file=file)
 
     def save(self, file: str | Path) -> None:

@@ -10,14 +10,15 @@ from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
-from fedloom.errors import DivergedError, UnknownName, require
-from fedloom.runs.checks import check
+from fedloom.errors import DivergedError, UnknownName, choose, require, whole
+from fedloom.runs.checks import check, check_kinds, measured
 from fedloom.runs.ongoing import Ongoing, Race, Watch
 from fedloom.runs.restore import identity, restore
 from fedloom.runs.result import Run
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
+from fedloom.trees import listed
 
 
 def run(
@@ -29,7 +30,8 @@ def run(
     target: float | None = None,
     patience: int | None = None,
     seconds: float | None = None,
-    evaluate: Sequence[str] = ("train", "test"),
+    monitor: str = "test_accuracy",
+    evaluate: str | Sequence[str] = ("train", "test"),
     every: int = 1,
     seed: int = 0,
     users: bool = False,
@@ -46,6 +48,7 @@ def run(
         task: what is learned.
         algorithm: how.
         rounds, target, patience, seconds: when to stop; see :class:`fedloom.runs.Stop`.
+        monitor: the measure that target and patience look at; where numbers are predicted, ``test_error`` or a loss.
         evaluate: the parts of the data on which models are evaluated.
         every: rounds between evaluations.
         seed: of everything random in the run.
@@ -56,7 +59,9 @@ def run(
         engine: where it is computed; compiled in this process by default.
         watch: called with the history after every evaluation.
     """
-    settings = Settings(Stop(rounds, seconds, target, patience), known(data, evaluate), every, users=users, clock=clock)
+    check_kinds(algorithm, task, data)
+    stop = Stop(rounds, seconds, target, patience, monitor)
+    settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
     folder = Path(directory) if directory else None
     engine = engine or compiled()
     name = label or f"{task.name}, {data.name}"
@@ -82,11 +87,15 @@ def train(
 
     Those that have stopped cost nothing more once it pays to go on in a smaller program without them.
     """
-    require(settings.every >= 1, "every", "at least 1", settings.every)
-    require(all(0 <= seed < 2**32 for seed in seeds), "seed", "between 0 and 4294967295", list(seeds))
+    whole("every", settings.every, 1)
+    for seed in seeds:
+        whole("seed", seed, 0, 2**32 - 1)
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
+    if watching and not task.client:
+        measures = [f"{split}_{metric}" for split in settings.splits for metric in measured(task, data)]
+        choose("monitor, which target and patience look at,", stop.monitor, dict.fromkeys(measures))
     algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)
@@ -101,16 +110,17 @@ def train(
             opened.callback(made.close)
             return made
 
-        whole = program(range(len(seeds)))
-        state, histories, users = restore(whole, folders, identities)
-        ongoing = Ongoing(whole, program, settings, list(folders), identities, list(labels), algorithms, histories)
+        all_in_one = program(range(len(seeds)))
+        state, histories, users = restore(all_in_one, folders, identities)
+        ongoing = Ongoing(all_in_one, program, settings, list(folders), identities, list(labels), algorithms, histories)
         ongoing.users = users
         ongoing.watch, ongoing.race = watch, race
         return ongoing.run(state)
 
 
-def known(data: FederatedData, splits: Sequence[str]) -> tuple[str, ...]:
+def known(data: FederatedData, splits: str | Sequence[str]) -> tuple[str, ...]:
     """The same parts, if the data has them."""
+    splits = listed(splits) if isinstance(splits, str) else splits
     for split in splits:
         if split not in data.splits:
             raise UnknownName("evaluate", split, data.splits)

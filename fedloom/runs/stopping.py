@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedloom.errors import require
+from fedloom.data.partition.partition import counted
+from fedloom.errors import number, whole
 from fedloom.runs.history import History, lower_is_better
 
 
@@ -32,9 +33,15 @@ class Stop:
     monitor: str = "test_accuracy"
 
     def __post_init__(self) -> None:
-        require(self.rounds >= 1, "rounds", "at least 1", self.rounds)
-        require(self.seconds is None or self.seconds > 0, "seconds", "above 0", self.seconds)
-        require(self.patience is None or self.patience >= 1, "patience", "at least 1", self.patience)
+        whole("rounds", self.rounds, 1)
+        if self.seconds is not None:
+            number("seconds", self.seconds, "above 0", lambda seconds: seconds > 0)
+        if self.patience is not None:
+            whole("patience", self.patience, 1)
+        if self.target is not None:
+            share = self.monitor.endswith("accuracy")
+            need = "between 0 and 1, such as 0.97" if share else "a number"
+            number("target", self.target, need, lambda target: not share or 0 <= target <= 1)
 
     def reason(self, history: History) -> str | None:
         """Why the run should stop now, or ``None`` if it should go on."""
@@ -44,7 +51,7 @@ class Stop:
             if value <= self.target if lower_is_better(self.monitor) else value >= self.target:
                 return f"{self.monitor.replace('_', ' ')} reached {self.target:g}"
         if row["round"] >= self.rounds:
-            return f"did {self.rounds:,} rounds"
+            return f"did {counted(int(row['round']), 'round', 'rounds')}"
         if self.seconds is not None and row["seconds"] >= self.seconds:
             return f"took {self.seconds:g} seconds"
         if self.patience is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method
@@ -16,7 +17,7 @@ from fedloom.data import FederatedData
 from fedloom.engines import Engine, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import ArgumentError, UnknownName, require
-from fedloom.runs.checks import check
+from fedloom.runs.checks import check, check_kinds
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
 from fedloom.runs.runner import known, train
@@ -62,7 +63,8 @@ def sweep(
     target: float | None = None,
     patience: int | None = None,
     seconds: float | None = None,
-    evaluate: Sequence[str] = ("test",),
+    monitor: str = "test_accuracy",
+    evaluate: str | Sequence[str] = ("test",),
     every: int = 1,
     users: bool = False,
     clock: Clock | None = None,
@@ -84,9 +86,10 @@ def sweep(
 
     The other arguments are those of :func:`fedloom.run`.
     """
+    check_kinds(algorithm, task, data)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    require(len(numbers) > 0, "seeds", "at least one", seeds)
-    settings = Settings(Stop(rounds, seconds, target, patience), known(data, evaluate), every, users=users, clock=clock)
+    stop = Stop(rounds, seconds, target, patience, monitor)
+    settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
     engine = engine or compiled()
     points = combinations(algorithm, axes, numbers)
     for point in points:
@@ -112,10 +115,14 @@ def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Seq
     >>> [p.label for p in combinations(fedavg(), {"lr": [0.1, 0.2]}, [0, 1])]
     ['lr=0.1,seed=0', 'lr=0.1,seed=1', 'lr=0.2,seed=0', 'lr=0.2,seed=1']
     """
+    require(len(seeds) > 0, "seeds", "at least one", seeds)
+    require(len(set(seeds)) == len(seeds), "seeds", "different ones", seeds)
     for name, values in axes.items():
         if name not in SWEPT:
             raise UnknownName("an axis of a sweep", name, SWEPT)
+        require(isinstance(values, Sequence | np.ndarray) and not isinstance(values, str), name, "a list", values)
         require(len(values) > 0, name, "at least one value", values)
+        require(len(set(values)) == len(values), name, "different values", values)
         require(name == "batch_size" or None not in values, name, "numbers, to be swept", values)
     points = []
     for values in itertools.product(*axes.values()):

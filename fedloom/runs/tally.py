@@ -83,7 +83,7 @@ def costs(prepared: Prepared, history: History, round: int, reports: Sequence[Re
         "round": round,
         "steps": last["steps"] + steps,
         "bytes_up": last["bytes_up"] + moved,
-        "bytes_down": last["bytes_down"] + moved,
+        "bytes_down": last["bytes_down"] + moved * isinstance(exchange, Served),
         "update_norm": exchange.norm if isinstance(exchange, Served) else (squares / len(exchange.owner)) ** 0.5,
     }
 

@@ -101,6 +101,7 @@ def test_a_run_counts_connections_and_survives_a_stop(tmp_path: Path) -> None:
     algorithm = dpa_sgd("line", period=2, lr=0.05)
     whole = run(data, quadratic(), algorithm, rounds=6, evaluate=["test"])
     assert whole.history.last("bytes_up") == 6 * 6 * 8  # six directions, two numbers of four bytes
+    assert whole.history.last("bytes_down") == 0  # the same bytes, and there is no server
     for rounds in (3, 6):
         cut = run(data, quadratic(), algorithm, rounds=rounds, evaluate=["test"], directory=tmp_path / "run")
     assert cut.history.column("test_loss").tolist() == whole.history.column("test_loss").tolist()

@@ -119,9 +119,9 @@ def test_the_run_ends_after_its_rounds_and_everybody_is_told() -> None:
     desk.send("a")
     desk.send("b")
     desk.tick()
-    assert desk.c.stopped == "did 1 rounds"
+    assert desk.c.stopped == "did 1 round"
     over = desk.posted["a"][-1].over
-    assert (over.why, over.model, over.counted) == ("did 1 rounds", desk.c.model_file, 0)
+    assert (over.why, over.model, over.counted) == ("did 1 round", desk.c.model_file, 0)
     desk.come("late")
     assert desk.kinds("late") == ["welcome", "over"]
 

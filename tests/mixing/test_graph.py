@@ -47,6 +47,12 @@ def test_sparsity_is_met(sparsity: float) -> None:
     assert abs(1 - found.heard.sum() / (40 * 39) - sparsity) < 0.002
 
 
+def test_nothing_is_sparser_than_the_ring() -> None:
+    assert sparse(16, 1 - 16 / 120).heard.sum() == 32
+    with pytest.raises(ArgumentError, match=r"sparsity must be at most 0\.867, which is the ring's, with 16 workers"):
+        sparse(16, 0.9)
+
+
 def test_edges_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text("# a triangle and a tail\n0,1\n1, 2\n2,0\n2,3\n")
     found = graph(str(tmp_path / "pairs.csv"), 4)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -213,8 +214,70 @@ def test_a_target_needs_what_it_looks_at(generated: Make) -> None:
         fl.run(generated(SIZES), TASK, ALGORITHM, target=0.9, evaluate=["train"])
 
 
+def test_what_a_target_looks_at_is_measured(generated: Make) -> None:
+    x, y = np.eye(4), np.arange(4.0)
+    arrays = {"x_train": x, "y_train": y, "x_test": x, "y_test": y}
+    numbers = fl.data.from_arrays("n", arrays, numbers=True)
+    data = numbers.partition(fl.partition.iid(2))
+    start = {"w": np.zeros(4, np.float32)}
+    task = fl.tasks.from_function(lambda _: start, lambda p, x: x @ p["w"], "squared_error")
+    error = "monitor, which target and patience look at, must be one of test_error, test_loss, but is 'test_accuracy'"
+    with pytest.raises(UnknownName, match=error):
+        fl.run(data, task, ALGORITHM, target=0.5, evaluate="test")
+    algorithm = fl.fedavg(fraction=1.0, lr=0.2)
+    run = fl.run(data, task, algorithm, rounds=200, target=0.5, monitor="test_error", evaluate="test")
+    assert run.stopped == "test error reached 0.5"
+    assert run.history.best("test_error") == min(run.history.column("test_error")) <= 0.5
+    assert run.plot().axes[0].get_ylabel() == "loss"
+    with pytest.raises(ArgumentError, match=r"target must be between 0 and 1, such as 0\.97, but is 97"):
+        fl.run(generated(SIZES), TASK, ALGORITHM, target=97)
+
+
+def test_whenever_a_run_goes_on_it_is_evaluated_in_the_same_rounds(generated: Make, tmp_path: Path) -> None:
+    data = generated(SIZES)
+    for rounds in (6, 14):
+        run = fl.run(data, TASK, ALGORITHM, rounds=rounds, every=4, directory=tmp_path)
+    alone = fl.run(data, TASK, ALGORITHM, rounds=14, every=4)
+    assert run.history.column("round").tolist() == [0, 4, 6, 8, 12, 14]
+    assert alone.history.column("round").tolist() == [0, 4, 8, 12, 14]
+    common = [row["test_loss"] for row in run.history.rows if row["round"] != 6]
+    assert common == alone.history.column("test_loss").tolist()
+    fewer = fl.run(data, TASK, ALGORITHM, rounds=10, every=4, directory=tmp_path)
+    assert fewer.stopped == "did 14 rounds"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounds": 2.5}, "rounds must be a whole number, but is 2.5"),
+        ({"every": 2.5}, "every must be a whole number, but is 2.5"),
+        ({"seed": "a"}, "seed must be a whole number, but is 'a'"),
+        ({"seconds": 0}, "seconds must be above 0, but is 0"),
+        ({"evaluate": "test,nonsense"}, "evaluate must be one of test, train, but is 'nonsense'"),
+    ],
+)
+def test_bad_numbers(generated: Make, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        fl.run(generated(SIZES), TASK, ALGORITHM, **options)
+
+
+def test_things_of_another_kind(generated: Make) -> None:
+    data = generated(SIZES)
+    dataset = fl.data.from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.arange(3)})
+    for things, message in (
+        ((dataset, TASK, ALGORITHM), "data must be data that is dealt to clients"),
+        ((data, "2nn", ALGORITHM), r"task must be a task, such as fl.tasks.two_nn\(\), but is '2nn'"),
+        ((data, fl.tasks.two_nn, ALGORITHM), "task must be a task, .*, but is 'two_nn'"),
+        ((data, TASK, fl.fedavg), r"algorithm must be an algorithm, such as fl.fedavg\(\), but is 'fedavg'"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            fl.run(*things)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match=message):
+            fl.sweep(*things)  # type: ignore[arg-type]
+
+
 def test_a_seed_out_of_range(generated: Make) -> None:
-    with pytest.raises(ArgumentError, match="seed must be between 0 and 4294967295"):
+    with pytest.raises(ArgumentError, match="seed must be between 0 and 4,294,967,295"):
         fl.run(generated(SIZES), TASK, ALGORITHM, seed=-1)
 
 

@@ -84,6 +84,20 @@ def test_bad_values_are_refused_before_anything_runs(generated: Make, axis: str,
         fl.sweep(generated(SIZES), TASK, fl.fedavg(), **{axis: [value]})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr": 0.1}, "lr must be a list, but is 0.1"),
+        ({"lr": [0.1, 0.1]}, r"lr must be different values, but is \[0.1, 0.1\]"),
+        ({"seeds": [3, 3]}, r"seeds must be different ones, but is \[3, 3\]"),
+        ({"seeds": 0}, "seeds must be at least one"),
+    ],
+)
+def test_what_is_no_sweep(generated: Make, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        fl.sweep(generated([4, 6]), fl.tasks.logistic(inputs=4, classes=3), fl.fedavg(), **options)
+
+
 def test_an_unknown_axis(generated: Make) -> None:
     with pytest.raises(UnknownName, match=r"an axis of a sweep must be one of batch_size, clip, decay.*but is 'nu'"):
         fl.sweep(generated(SIZES), TASK, fl.fedavg(), nu=[0.1])

@@ -15,7 +15,7 @@ from fedloom.data.columns import coded, features, labels, targets, user_ids
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find
 from fedloom.data.split.split import PARTS
-from fedloom.errors import DataError
+from fedloom.errors import DataError, require
 
 USERS = ("user", "users")
 
@@ -87,6 +87,9 @@ def from_arrays(
     >>> from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array(["no", "yes", "no"]), "user": [7, 7, 5]})
     Dataset('toy': 3 train, 0 validation, 0 test examples of 2 users)
     """
+    example = '"mine", {"x": x, "y": y}'
+    require(isinstance(name, str) and isinstance(arrays, Mapping), "what is given",
+            f"a name and arrays by name ({example})", f"{type(name).__name__}, {type(arrays).__name__}")  # fmt: skip
     whole = x in arrays or _join(x, "train") not in arrays
     parts = ("",) if whole else tuple(part for part in PARTS if _join(x, part) in arrays)
     if user is None:

@@ -9,7 +9,7 @@ from fedloom.data import describe
 from fedloom.data.dataset import Dataset
 from fedloom.data.partition import iid, shards
 from fedloom.data.sources.arrays import from_arrays, hdf5, npz
-from fedloom.errors import DataError
+from fedloom.errors import ArgumentError, DataError
 
 h5py = pytest.importorskip("h5py")
 
@@ -140,6 +140,11 @@ def test_users_of_any_type(path: Path, users: Any, codes: list[int], names: tupl
 def test_what_cannot_be_used(path: Path, arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read(saved(path, arrays))
+
+
+def test_arrays_without_names() -> None:
+    with pytest.raises(ArgumentError, match=r"a name and arrays by name .*, but is 'ndarray, ndarray'"):
+        from_arrays(np.zeros((2, 3)), np.zeros(2))  # type: ignore[arg-type]
 
 
 def test_python_objects_are_not_unpickled(tmp_path: Path) -> None:
