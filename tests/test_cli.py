@@ -10,6 +10,7 @@ from hurry import hurried
 from typer.testing import CliRunner, Result
 
 from fedloom.cli import app
+from fedloom.local.sgd import OPTIMIZERS
 
 FAST = ["--model", "logistic", "--rounds", "2", "--target", "none"]
 
@@ -95,6 +96,7 @@ def test_list_names_everything() -> None:
     assert set(listed) == {
         "data", "partition", "split", "model", "inputs", "algorithm", "optimizer", "weighting",
         "combine", "server"}  # fmt: skip
+    assert set(listed["optimizer"]) == set(OPTIMIZERS)
     assert "shards" in fedloom("list").stdout
 
 

@@ -14,7 +14,6 @@ from fedloom.combine import Combiner, Weighting, by_accuracy, by_loss, by_size, 
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
 from fedloom.data.sources.emnist import SPLITS as EMNIST
 from fedloom.errors import DataError, require
-from fedloom.local.sgd import OPTIMIZERS
 from fedloom.tasks import Task, char_lstm, cifar_cnn, cnn, logistic, two_nn
 
 DATA: dict[str, Callable[[Path | None], Dataset]] = {
@@ -178,7 +177,13 @@ LISTING: dict[str, dict[str, str]] = {
         "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },
-    "optimizer": dict.fromkeys(OPTIMIZERS, "a client's optimiser (optax)"),
+    "optimizer": {
+        "sgd": "plain gradient steps",
+        "momentum": "with a momentum of 0.9 (Polyak 1964)",
+        "adam": "Kingma and Ba 2015",
+        "adagrad": "Duchi et al. 2011",
+        "rmsprop": "Tieleman and Hinton 2012",
+    },
     "weighting": {
         "size": "a client counts as much as it has examples (McMahan et al. 2017)",
         "uniform": "every client counts the same",

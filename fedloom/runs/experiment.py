@@ -166,6 +166,8 @@ class Experiment:
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+        for split in self.splits:
+            choose("evaluate", split, dict.fromkeys(("train", "validation", "test")))
         if self.target is not None or self.patience is not None:
             needed = "with test, which target and patience look at (or set those to none)"
             require("test" in self.splits, "evaluate", needed, self.evaluate)
