@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Clustered, Method, MultiTask, Personalised, PushSum
+from fedloom.algorithms import Algorithm, Clustered, Method, MultiTask, Personalised, PushSum
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock
 from fedloom.engines.clusters import Clusters
 from fedloom.engines.evaluate import judge
 from fedloom.engines.peers import Peers
-from fedloom.engines.plan import SHARE, lane_bytes, plan
+from fedloom.engines.plan import SHARE, lane_bytes, plan, useful_lanes
 from fedloom.engines.program import Program
 from fedloom.engines.store import store
 from fedloom.errors import require
@@ -39,9 +39,13 @@ class Compiled:
         first = machine.devices()[0]
         if first.platform == "cpu" and self.lanes is None:
             return 1
-        rows = algorithm.local.rows(data.clients["train"].size)
-        lanes = self.lanes or algorithm.cohort(len(data))
-        return max(1, int(SHARE * machine.memory(first) / (lanes * lane_bytes(task, algorithm, data.columns, rows))))
+        sizes, local, m = data.clients["train"].size, algorithm.local, algorithm.cohort(len(data))
+        rows = local.rows(sizes)
+        lanes = m
+        if isinstance(algorithm, Algorithm) and not algorithm.stacked:  # nothing is kept of all clients at once
+            lanes = min(m, useful_lanes(np.asarray(local.steps(sizes, rows)), m))
+        each = (self.lanes or lanes) * lane_bytes(task, algorithm, data.columns, rows)
+        return max(1, int(SHARE * machine.memory(first) / each))
 
     def program(
         self,
