@@ -121,7 +121,7 @@ class Algorithm:
         """The same, if its numbers can be used."""
         for name, part, kind, example in (
             ("local", self.local, Local, "local.sgd()"),
-            ("server", self.server, Server, 'algorithms.server("adam")'),
+            ("server", self.server, Server, 'server("adam")'),
             ("weighting", self.weighting, Weighting, "combine.uniform"),
             ("combiner", self.combiner, Combiner, "combine.median()"),
         ):

@@ -22,6 +22,8 @@ SERVERS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {
     "adam": lambda lr, momentum: optax.adam(lr, b1=B1, b2=B2, eps=TAU),  # noqa: ARG005
     "yogi": lambda lr, momentum: optax.yogi(lr, b1=B1, b2=B2, eps=TAU),  # noqa: ARG005
 }
+RATES = {"average": 1.0, "momentum": 1.0, "adagrad": 0.03, "adam": 0.01, "yogi": 0.01}
+"""Step → its usual learning rate: those that divide by a deviation go so far with every weight in the first round."""
 
 
 @record
@@ -44,12 +46,15 @@ def checked_server(server: Server) -> Server:
     return server
 
 
-def server(name: str = "average", *, lr: float = 1.0, momentum: float = 0.9) -> Server:
+def server(name: str = "average", *, lr: float | None = None, momentum: float = 0.9) -> Server:
     """The server's step by name: ``average`` (w ← w + lr · mean update), ``momentum``, ``adagrad``, ``adam``, ``yogi``.
+    Its learning rate is 1 if nothing is said, with adagrad 0.03, with adam and yogi 0.01.
 
+    >>> server().lr, server("adam").lr, server("adam", lr=0.1).lr
+    (1.0, 0.01, 0.1)
     >>> server("median")
     Traceback (most recent call last):
     fedloom.errors.UnknownName: server must be one of adagrad, adam, average, momentum, yogi, but is 'median'
     """
-    choose("server", name, SERVERS)
-    return checked_server(Server(lr, momentum, name))
+    usual = choose("server", name, RATES)
+    return checked_server(Server(usual if lr is None else lr, momentum, name))

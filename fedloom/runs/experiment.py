@@ -121,7 +121,9 @@ class Experiment:
     clusters: int = about("how many models, with ifca", 2)
     q: float = about("how much more clients count for which the model does badly, with qfedavg", 1.0)
     server: str = about("the server's step: average, momentum, adagrad, adam or yogi", "average")
-    server_lr: float = about("the server's learning rate", 1.0)
+    server_lr: float | None = about(
+        "the server's learning rate; usual: 1, adagrad 0.03, adam and yogi 0.01", None, missing="usual"
+    )
     server_momentum: float = about("the server's momentum, with server momentum", 0.9)
     compute: str | None = about("seconds a worker takes for a step, by a simulated clock", None, group="Time")
     latency: str = about("seconds that a message is under way", "0", group="Time")
