@@ -260,6 +260,18 @@ def test_reproduce_what_is_not_there() -> None:
     assert "only must be one of" in fedloom("reproduce", "mcmahan2017", "table1", "--only", "nonsense").stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--workers", "1", "--target-gap", "0.2"), "workers must be at least 2, but is 1"),
+        (("ring", "--parameters", "-3"), "parameters must be at least 1, but is -3"),
+        (("small-world:3", "--workers", "9"), "degree must be even, between 2 and 8, but is 3"),
+    ],
+)
+def test_bad_topologies(arguments: tuple[str, ...], message: str) -> None:
+    assert message in fedloom("topology", *arguments).stderr
+
+
 def test_topologies_are_measured_and_drawn() -> None:
     result = fedloom("topology", "ring", "torus", "--workers", "16", "--json")
     assert result.exit_code == 0

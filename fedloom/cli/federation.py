@@ -28,9 +28,11 @@ from fedloom.cli.shared import (
     errors,
     tell,
     told,
+    warn,
     with_fields,
 )
 from fedloom.data import FederatedData
+from fedloom.data.features import of_json
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, CheckpointError, DataError, require
 from fedloom.federation.log import Log, printable
@@ -108,6 +110,9 @@ def server_command(
         secured(keys, insecure)
         if revoked is None and keys is not None and (beside := keys.parent / "revoked.json").is_file():
             revoked = beside
+        if revoked is None and keys is not None:
+            warn(f"there is no {keys.parent / 'revoked.json'}, and --revoked names none: nobody is turned away for a "
+                 "certificate that was revoked")  # fmt: skip
         known = out / EXPERIMENT
         if known.exists() and Experiment.read(known).replace(rounds=1, target=None) != experiment.replace(
             rounds=1, target=None
@@ -115,7 +120,7 @@ def server_command(
             raise CheckpointError(f"{out} holds another experiment: choose another folder with --out")
         run = served(
             experiment, rules, out, listen, None if page == "none" else page, keys, revoked,
-            blank(experiment, shape, classes) if shape or classes else federated(experiment, data_folder),
+            blank(experiment, shape, classes) if shape or classes else federated(undealt(experiment), data_folder),
             bool(shape or classes), pardon or [], quiet or json_,
         )  # fmt: skip
         figure = out / FIGURE
@@ -147,6 +152,9 @@ def served(
         from fedloom.federation.journal import Journal
     for name in ("compute", "users", "engine", "noise", "rotation"):
         experiment.leave_alone(name, "over a network, where clients are real")
+    experiment.leave_alone("every", "over a network, where every round is judged")
+    judged = experiment.evaluate in (Experiment().evaluate, "test")
+    require(judged, "evaluate", "test over a network, where nobody sees training data", experiment.evaluate)
     require(
         experiment.inputs != "standard",
         "inputs",
@@ -162,6 +170,7 @@ def served(
     )  # fmt: skip
 
     def started(port: int, seen: int | None) -> None:
+        write_text(out / EXPERIMENT, experiment.to_toml())  # the folder is this run's from now on
         if not quiet:
             host_ = listen.rpartition(":")[0]
             secure = "https" if keys else "http"
@@ -170,7 +179,6 @@ def served(
 
     place = Place(out, listen, page, keys, revoked, narrated(quiet, server=True), started)
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / EXPERIMENT, experiment.to_toml())
     for name in pardon:
         journal = Journal(out / JOURNAL)
         require(journal.pardon(name), "pardon", "a participant that has come", name)
@@ -213,8 +221,7 @@ def client_command(
     with told(debug):
         secured(keys, insecure)
         require(not insecure or bool(name), "name", "given without certificates", name)
-        own = described(None, fields)
-        data = mine(federated(own, data_folder), part)
+        data = mine(federated(owned(described(None, fields), part), data_folder), part)
         with network.extra():
             from fedloom.federation.joining import Way, join
             from fedloom.federation.trainer import LocalTrainer
@@ -275,7 +282,8 @@ def about(experiment: Experiment, data: FederatedData) -> dict[str, Any]:
     """What participants are told of an experiment: the model and the algorithm, never where data is."""
     fields = {f.name: getattr(experiment, f.name) for f in FIELDS if f.metadata["group"] in TOLD}
     changed = {name: value for name, value in fields.items() if name in experiment.changed()}
-    return {"experiment": changed, "classes": data.classes, "class_names": list(data.class_names)}
+    features = {"features": data.features.to_json()} if data.features else {}
+    return {"experiment": changed, "classes": data.classes, "class_names": list(data.class_names), **features}
 
 
 def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
@@ -290,8 +298,17 @@ def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
 
 
 def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
-    """A participant's data with its classes numbered as the server does."""
-    return renamed(data, said.get("class_names", []), int(said["classes"]))
+    """A participant's data with its classes numbered, and a table's columns ordered and scaled, as the server does."""
+    data = renamed(data, said.get("class_names", []), int(said["classes"]))
+    if not data.features:
+        return data
+    if "features" not in said:
+        warn("the server has no table of its own, so the order, mean and scale of columns are those of this one: have "
+             "them alike everywhere")  # fmt: skip
+        return data
+    theirs = of_json(said["features"])
+    x = data.features.moved(data.columns["x"], theirs, data.name)
+    return dataclasses.replace(data, columns={**data.columns, "x": x}, features=theirs)
 
 
 def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:
@@ -307,10 +324,25 @@ def renamed(data: FederatedData, names: Sequence[str], classes: int) -> Federate
     return dataclasses.replace(data, columns=columns, classes=classes, class_names=tuple(names))
 
 
+def owned(own: Experiment, part: int | None) -> Experiment:
+    """What says whose examples a participant has: all are its own, unless it is one client of a partition."""
+    if part is not None:
+        return own
+    for name, usual in (("partition", ("auto", "iid")), ("clients", (1, Experiment().clients))):
+        need = "left alone without --part: whoever takes part is one client"
+        require(getattr(own, name) in usual, name, need, getattr(own, name))
+    return own.replace(partition="iid", clients=1)
+
+
+def undealt(experiment: Experiment) -> Experiment:
+    """The same with its data in one piece, unless it says how data is dealt: the server only judges models on it."""
+    return experiment.replace(partition="iid", clients=1) if experiment.partition in ("auto", "iid") else experiment
+
+
 def mine(data: FederatedData, part: int | None) -> FederatedData:
     """One participant's data: all of it, or one client's part of it, to try things out."""
     if part is None:
-        return data.union() if len(data) > 1 else data
+        return data
     require(0 <= part < len(data), "part", f"between 0 and {len(data) - 1}", part)
     return data.alone(part)
 
@@ -353,7 +385,7 @@ def narrated(quiet: bool, server: bool) -> Log:
 
 
 def _closed(f: Mapping[str, Any]) -> str:
-    return f"round {f['round']}: {f['replies']} of {f['asked']} updates, {f['seconds']:.1f} s; {headline(f)}"
+    return f"round {f['round']}: {f['replies']} of {f['asked']} updates, after {f['seconds']:.1f} s; {headline(f)}"
 
 
 def headline(row: Mapping[str, float]) -> str:

@@ -90,7 +90,7 @@ def told(debug: bool) -> Iterator[None]:
     """Errors a user can do something about become one sentence and exit code 2; warnings become one, too."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warn  # type: ignore[assignment]
+            warnings.showwarning = lambda message, *_, **__: warn(str(message))
             yield
     except FedloomError as error:
         if debug:
@@ -107,8 +107,9 @@ def told(debug: bool) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
-    errors.print(f"[yellow]Warning:[/yellow] {_plain(str(message))}", soft_wrap=True, highlight=False)
+def warn(text: str) -> None:
+    """A sentence that a user should know."""
+    errors.print(f"[yellow]Warning:[/yellow] {_plain(text)}", soft_wrap=True, highlight=False)
 
 
 def _plain(text: str) -> str:

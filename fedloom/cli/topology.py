@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from fedloom.cli.shared import Debug, Json, Quiet, console, told
-from fedloom.errors import require
+from fedloom.errors import require, whole
 from fedloom.mixing.drawing import draw_graph
 from fedloom.mixing.graph import GRAPHS, NUMBER, graph
 from fedloom.mixing.spread import Spread, sparsest, spread
@@ -41,6 +41,9 @@ def topology_command(
       fedloom topology --workers 100 --target-gap 0.2
     """
     with told(debug):
+        whole("workers", workers, 2)
+        whole("period", period, 1)
+        whole("parameters", parameters, 1)
         require(bool(names) != (target_gap is not None), "topologies", "named, or looked for with --target-gap", names)
         if target_gap is not None:
             found = [sparsest(workers, target_gap, weights)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedloom.data.features import Features
 from fedloom.data.federated import FederatedData, check_columns, check_rows, told
 from fedloom.data.held import Held, held
 from fedloom.data.partition.partition import Columns, Deal, Examples, Partition, counted
@@ -37,6 +38,7 @@ class Dataset:
         user_names, class_names: what they are called; class names may be left empty.
         standardise: which features (along the last axis of ``x``) are shifted and scaled by the mean and deviation of
             the training examples, their missing values (NaN) filled with the mean; ``None``: none.
+        features: what those features are called, where they are columns of a table.
         note: what a reader would want to know of how it was read.
 
     >>> columns = {"x": np.arange(6.0), "y": np.array([0, 0, 0, 1, 1, 1])}
@@ -55,6 +57,7 @@ class Dataset:
     user_names: Sequence[str] = ()
     class_names: Sequence[str] = ()
     standardise: Bool[np.ndarray, " features"] | None = None
+    features: Sequence[str] = ()
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -124,9 +127,9 @@ class Dataset:
         self, name: str, having: Held, notes: Sequence[str] = (), scheme: Partition | None = None, seed: int = 0
     ) -> FederatedData:
         """These examples, held so: standardised by what is trained on, and skewed as a partition says."""
-        columns = self.columns
+        columns, features = self.columns, None
         if self.standardise is not None:
-            columns = self.standardised(having.clients["train"].rows(having.index))
+            columns, features = self.standardised(having.clients["train"].rows(having.index))
         if scheme is not None and scheme.change:
             columns = scheme.change(columns, having.owners(len(columns["y"])), np.random.default_rng([seed, 0xFEA7]))
         return FederatedData(
@@ -140,10 +143,13 @@ class Dataset:
             class_names=self.class_names,
             note="; ".join(note for note in (*notes, having.note) if note),
             skew=scheme.skew if scheme else "",
+            features=features,
         )
 
-    def standardised(self, train: Int[np.ndarray, " train"]) -> Columns:
-        """The columns, their numbers (x - mean)/deviation of the training examples and 0 where they are missing."""
+    def standardised(self, train: Int[np.ndarray, " train"]) -> tuple[Columns, Features]:
+        """The columns, their numbers (x - mean)/deviation of the training examples and 0 where they are missing; and
+        what they are called and were scaled by.
+        """
         assert self.standardise is not None
         x, axes = self.columns["x"], tuple(range(self.columns["x"].ndim - 1))
         step = max(1, BLOCK // max(1, int(np.prod(x.shape[1:]))))
@@ -162,7 +168,8 @@ class Dataset:
         for start in range(0, len(x), step):
             rows = x[start : start + step]
             scaled[start : start + step] = np.where(np.isnan(rows), 0, (rows - mean) / scale)
-        return {**self.columns, "x": scaled}
+        names = self.features or [f"feature {i}" for i in range(len(self.standardise))]
+        return {**self.columns, "x": scaled}, Features(names, self.standardise, mean, scale)
 
     def _examples(self) -> Examples:
         y, users = self.columns["y"], self.users

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedloom.data.features import Features
 from fedloom.data.order import gather
 from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError, UnknownName, whole
@@ -56,6 +57,7 @@ class FederatedData:
         client_names, class_names: what they are called, where they have names.
         note: what a reader would want to know of how it was made.
         skew: what was done to clients' inputs, where something was.
+        features: what the columns of a table are called, and were shifted and scaled by.
 
     >>> columns = {"x": np.zeros((4, 2), np.uint8), "y": np.array([0, 1, 1, 0])}
     >>> data = FederatedData("toy", columns, 2, np.arange(4), {"train": Ranges(np.array([0, 1]), np.array([1, 3]))}, {})
@@ -73,6 +75,7 @@ class FederatedData:
     class_names: Sequence[str] = ()
     note: str = ""
     skew: str = ""
+    features: Features | None = None
 
     def __post_init__(self) -> None:
         check_columns(self.name, self.columns, self.classes)

@@ -81,7 +81,7 @@ class Table:
         features = [name for name in self.columns if name not in (label, user)]
         if not features:
             raise DataError(f"{self.name} has no column left to learn from")
-        x, standardise = self._features(features)
+        x, standardise, named = self._features(features)
         labels, whose, note = y.codes, users.codes if users else None, self._kinds(features)
         if window is not None:
             x, labels, whose, cut = windows(x, labels, whose, window, window if step is None else step)
@@ -95,14 +95,13 @@ class Table:
             user_names=users.names if users else (),
             class_names=y.names,
             standardise=standardise,
+            features=named,
             note=note,
         )
 
     def _check_label(self, label: str, y: Texts) -> None:
         """A label is one of a few classes."""
         rows, classes = len(y.codes), len(y.names)
-        if classes < 2:
-            raise DataError(f"column {label} of {self.name} is no label: all rows have {y.names[0]!r}")
         if rows >= 20 and 2 * classes > rows:
             raise DataError(f"column {label} of {self.name} is no label: {classes:,} different values in {rows:,} rows")
 
@@ -126,14 +125,17 @@ class Table:
             raise DataError(f"row {row} of {self.name} has no {argument}: column {name} is empty there")
         return column.sorted()
 
-    def _features(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The features of every row, texts as one column a text (all 0 where missing), and which are numbers."""
-        parts, numbers = [], []
+    def _features(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """The features of every row, texts as one column a text (all 0 where missing), which are numbers, and what they
+        are called.
+        """
+        parts, numbers, called = [], [], []
         for name in names:
             column = self.columns[name]
             if not isinstance(column, Texts):
                 parts.append(column[:, None])
                 numbers.append(True)
+                called.append(name)
                 continue
             if len(column.names) > MOST:
                 raise DataError(
@@ -143,7 +145,8 @@ class Table:
             texts = column.sorted()
             parts.append((texts.codes[:, None] == np.arange(len(texts.names))).astype(np.float32))
             numbers += [False] * len(texts.names)
-        return np.concatenate(parts, axis=1, dtype=np.float64), np.array(numbers)
+            called += [f"{name}={text}" for text in texts.names]
+        return np.concatenate(parts, axis=1, dtype=np.float64), np.array(numbers), called
 
 
 def windows(

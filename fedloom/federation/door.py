@@ -276,9 +276,11 @@ async def opened(door: Door, address: str, keys: Callable[[], Keys] | None, call
     listening.add_generic_rpc_handlers((door.handlers(),))
     if keys is None:
         require(is_loopback(address), "address", "this machine's own (127.0.0.1) without certificates", address)
-        port = listening.add_insecure_port(address)
-    else:
-        port = listening.add_secure_port(address, credentials(keys))
+    secure = credentials(keys) if keys else None
+    try:
+        port = listening.add_secure_port(address, secure) if secure else listening.add_insecure_port(address)
+    except RuntimeError:  # which is how gRPC says that it cannot be bound
+        port = 0
     require(port != 0, "address", "one that this machine has and that is free", address)
     await listening.start()
     return listening, port

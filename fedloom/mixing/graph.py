@@ -146,7 +146,7 @@ def erdos_renyi(workers: int, share: float = 0.2, seed: int = 0) -> Graph:
 
 def small_world(workers: int, degree: int = 4, rewired: float = 0.2, seed: int = 0) -> Graph:
     """A ring of neighbourhoods in which some connections lead far away (Watts and Strogatz 1998)."""
-    require(2 <= degree < workers, "degree", f"between 2 and {workers - 1}", degree)
+    require(2 <= degree < workers and degree % 2 == 0, "degree", f"even, between 2 and {workers - 1}", degree)
     make = lambda s: networkx().watts_strogatz_graph(workers, degree, rewired, seed=s)  # noqa: E731
     return _drawn(f"small world {degree}, {rewired:g}", make, seed)
 

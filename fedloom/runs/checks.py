@@ -8,7 +8,7 @@ import numpy as np
 from fedloom.algorithms import Algorithm, Method, Personalised
 from fedloom.combine import Reading
 from fedloom.data import FederatedData
-from fedloom.errors import ArgumentError, UnknownName, require
+from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.tasks import Task
 
 
@@ -25,6 +25,8 @@ def check(algorithm: Method, task: Task, data: FederatedData) -> None:
     """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart, cohorts
     are large enough, and everybody has the data on which models are judged.
     """
+    if data.classes < 2 and data.class_names:
+        raise DataError(f"{data.name} has nothing to tell apart: all examples are {data.class_names[0]!r}")
     algorithm, metrics = algorithm.sized(len(data)), None if task.client else measured(task, data)
     users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)

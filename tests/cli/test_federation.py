@@ -1,6 +1,8 @@
 """The commands of a federation: what they refuse, and what a server may and may not say to a participant."""
 
 import dataclasses
+import json
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +11,12 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
-from fedloom.cli.federation import about, blank, built, mine, renamed
+from fedloom.cli.federation import about, aligned, blank, built, mine, owned, renamed, undealt
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DataError
 from fedloom.runs import Experiment
+from fedloom.runs.prepare import federated
 
 
 def said(*arguments: str) -> str:
@@ -99,9 +102,58 @@ def test_one_participant_s_part() -> None:
     one = mine(data, 1)
     assert len(one) == 1 and np.array_equal(one.columns["y"], data.columns["y"][data.examples("train", 1)])
     assert "test" not in one.splits
-    assert mine(data, None).clients["train"].size.tolist() == [60_000]
+    assert mine(data, None) is data
     with pytest.raises(ArgumentError, match=r"part must be between 0 and 2"):
         mine(data, 3)
+
+
+def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
+    file = tmp_path / "clinic.csv"
+    file.write_text("age,outcome\n" + "".join(f"{20 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
+    own = owned(Experiment(data=str(file), label="outcome"), None)
+    assert {name: ranges.size.tolist() for name, ranges in federated(own).clients.items()} == {
+        "train": [36], "validation": [12], "test": [12],
+    }  # fmt: skip
+    assert owned(Experiment(clients=3), 1) == Experiment(clients=3)
+    with pytest.raises(ArgumentError, match="clients must be left alone without --part: whoever takes part is one"):
+        owned(Experiment(clients=3), None)
+    assert undealt(Experiment(clients=9)) == Experiment(partition="iid", clients=1)
+    assert undealt(Experiment(partition="shards")) == Experiment(partition="shards")
+
+
+def test_columns_are_the_servers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def clinic(name: str, text: str) -> FederatedData:
+        (tmp_path / name).write_text(text)
+        return federated(owned(Experiment(data=str(tmp_path / name), label="y", split="none"), None))
+
+    judged = clinic("server.csv", "age,ward,y\n40,er,0\n60,icu,1\n")  # of 50 on average, give or take 10
+    own = clinic("own.csv", "ward,age,y\nicu,70,1\nicu,50,0\n")
+    said = {**about(Experiment(), judged), "class_names": ["0", "1"]}
+    found = aligned(json.loads(json.dumps(said)), own)
+    assert found.columns["x"].tolist() == [[2, 0, 1], [0, 0, 1]]
+    del said["features"]
+    assert aligned(said, own).columns["x"].tolist() == own.columns["x"].tolist()
+    assert "the server has no table of its own" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(DataError, match="must have the server's columns, which are without: weight"):
+        aligned(about(Experiment(), judged), clinic("other.csv", "age,weight,y\n1,2,0\n3,4,1\n"))
+
+
+def test_a_port_that_is_taken_is_one_sentence_and_takes_no_folder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port, out = taken.getsockname()[1], tmp_path / "out"
+        told = said("server", "--insecure", "--listen", f"127.0.0.1:{port}", "--page", "none", "--out", str(out))
+    assert "address must be one that this machine has and that is free" in told
+    assert not (out / "experiment.toml").exists()
+
+
+def test_a_clinic_may_know_one_class_only(tmp_path: Path) -> None:
+    file = tmp_path / "ill.csv"
+    file.write_text("age,outcome\n" + "50,ill\n60,ill\n" * 5)
+    data = federated(owned(Experiment(data=str(file), label="outcome"), None))
+    server = {"experiment": {}, "classes": 2, "class_names": ["ill", "well"]}
+    assert aligned(server, data).classes == 2
+    told = said("run", "--data", str(file), "--label", "outcome", "--clients", "1", "--model", "logistic")
+    assert "has nothing to tell apart: all examples are 'ill'" in told
 
 
 def test_a_server_without_data_knows_shapes_and_classes() -> None:

@@ -118,8 +118,10 @@ def test_clients_who_only_test_are_nobody() -> None:
 def test_constant_and_missing_numbers_standardise_to_zero() -> None:
     x = np.array([[1, 5, np.nan], [3, 5, np.nan], [np.nan, 5, 2.0]], np.float32)
     data = Dataset("toy", {"x": x, "y": np.zeros(3, int)}, 1, np.arange(3), standardise=np.ones(3, bool))
-    found = data.standardised(np.array([0, 1]))["x"]
-    assert found.tolist() == [[-1, 0, 0], [1, 0, 0], [0, 0, 2]]
+    columns, features = data.standardised(np.array([0, 1]))
+    assert columns["x"].tolist() == [[-1, 0, 0], [1, 0, 0], [0, 0, 2]]
+    assert (features.mean.tolist(), features.scale.tolist()) == ([2, 5, 0], [1, 1, 1])
+    assert features.names == ["feature 0", "feature 1", "feature 2"]
 
 
 def test_nothing_to_deal() -> None:

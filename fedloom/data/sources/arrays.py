@@ -17,6 +17,7 @@ from fedloom.data.files import find
 from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError, require
 
+NONE = np.arange(0)
 USERS = ("user", "users")
 
 
@@ -129,8 +130,9 @@ def assembled(
     if classes > max(1000, len(everyone)):
         raise DataError(f"labels must count classes from 0, but the largest of {len(everyone):,} is {classes - 1:,}")
     return Dataset(
-        name, columns, classes, **rows, users=owner, user_names=user_names, class_names=class_names, note=note
-    )
+        name, columns, classes, rows["train"], rows.get("validation", NONE), rows.get("test", NONE), users=owner,
+        user_names=user_names, class_names=class_names, note=note,
+    )  # fmt: skip
 
 
 def _join(key: str, part: str) -> str:
