@@ -67,7 +67,7 @@ def once_more(cell: Cell, outcome: Outcome) -> Series:
 
 
 def crossings(e: Experiment, begin: Begin | None) -> Columns:
-    """The rounds to the target with each seed; NaN where it is not reached."""
+    """The rounds to the target, a column a seed; NaN where it is not reached."""
     data, engine = federated(e), compiled()
     task, algorithm = e.build_task(data), e.build_algorithm()
     settings, size = Settings(e.stop(), ("test",), e.every), engine.group(data, task, algorithm)
@@ -80,12 +80,12 @@ def crossings(e: Experiment, begin: Begin | None) -> Columns:
         if any(run.stopped.startswith("interrupted") for run in runs):
             raise KeyboardInterrupt
         rounds += [run.history.crossing(ACCURACY, e.target or 1.0) or np.nan for run in runs]
-    return {"seed": SEEDS, "rounds": rounds}
+    return {f"{seed} rounds": [took] for seed, took in zip(SEEDS, rounds, strict=True)}
 
 
 def row(cell: Cell, paper: float, outcome: Outcome, kept: Kept) -> list[str]:
     """A line of the table."""
-    rounds = [float(r) for r in kept.columns["rounds"]]
+    rounds = [float(took) for [took] in kept.columns.values()]
     mean = "–" if np.isnan(rounds).any() else f"{np.mean(rounds):,.1f}"
     each = ", ".join("not reached" if np.isnan(r) else f"{r:,.1f}" for r in rounds)
     return [f"`{cell.name}`", f"{paper:,.0f}", f"{outcome.rounds(cell.targets[-1]):,.1f}", mean, each]
