@@ -34,7 +34,7 @@ from fedloom.cli.shared import (
 from fedloom.data import FederatedData
 from fedloom.data.features import of_json
 from fedloom.data.federated import Ranges
-from fedloom.errors import ArgumentError, CheckpointError, DataError, require
+from fedloom.errors import ArgumentError, CheckpointError, DataError, number, require, whole
 from fedloom.federation.log import Log, printable
 from fedloom.federation.rules import Rules
 from fedloom.runs import report
@@ -103,6 +103,11 @@ def server_command(
     """
     with told(debug):
         experiment = described(file, fields)
+        for option, seconds in (("round_seconds", deadline_), ("forget_seconds", forget_)):
+            number(option, seconds, "above 0", lambda value: value > 0)
+        number("wait_seconds", patience_, "at least 0", lambda value: value >= 0)
+        require(most_norm > 0, "most_norm", "above 0", most_norm)
+        whole("most_examples", most_examples, 1, 2**31 - 1)
         rules = Rules(
             begin=begin, over=over, quorum=quorum, deadline=deadline_, patience=patience_, forget=forget_,
             examples=most_examples, norm=most_norm, offences=offences,

@@ -71,7 +71,9 @@ class Place:
         if self.page is not None:
             parted("page", self.page)
         if self.keys is not None:
-            Keys.read(self.keys)
+            who = identity_of(Keys.read(self.keys).cert)
+            require(who.role == "server", "keys", "a server's (fedloom keys issue … --server HOST)",
+                    f"{self.keys}, of the {who.role} {who.name}")  # fmt: skip
 
 
 def host(course: Course, place: Place) -> Run:

@@ -15,6 +15,7 @@ from fedloom.cli.federation import about, aligned, blank, built, mine, owned, re
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DataError
+from fedloom.federation.authority import init, issue
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import federated
 
@@ -144,6 +145,28 @@ def test_a_port_that_is_taken_is_one_sentence_and_takes_no_folder(tmp_path: Path
         told = said("server", "--insecure", "--listen", f"127.0.0.1:{port}", "--page", "none", "--out", str(out))
     assert "address must be one that this machine has and that is free" in told
     assert not (out / "experiment.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--round-seconds", "nan"), "round_seconds must be above 0, but is nan"),
+        (("--wait-seconds", "-1"), "wait_seconds must be at least 0, but is -1.0"),
+        (("--most-norm", "0"), "most_norm must be above 0, but is 0.0"),
+        (("--every", "3"), "every must be left alone over a network, where every round is judged, but is 3"),
+        (("--evaluate", "train", "--target", "none"), "evaluate must be test over a network"),
+    ],
+)
+def test_options_are_called_by_their_names(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
+    assert why in said("server", "--insecure", "--out", str(tmp_path / "out"), *options)
+
+
+def test_a_server_needs_a_servers_certificate(tmp_path: Path) -> None:
+    keys = init(tmp_path / "keys", "here")
+    issue(keys, "north")
+    told = said("server", "--keys", str(keys / "north"), "--out", str(tmp_path / "out"))
+    assert "keys must be a server's (fedloom keys issue … --server HOST)" in told
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_clinic_may_know_one_class_only(tmp_path: Path) -> None:
