@@ -393,6 +393,12 @@ def _closed(f: Mapping[str, Any]) -> str:
     return f"round {f['round']}: {f['replies']} of {f['asked']} updates, after {f['seconds']:.1f} s; {headline(f)}"
 
 
+def _unheard(why: str) -> str:
+    """Why a server is not heard, as far as a participant can tell."""
+    strange = "CERTIFICATE_VERIFY_FAILED" in why
+    return "its certificate is not of the authority in ca.pem, or is for another host" if strange else "no server"
+
+
 def headline(row: Mapping[str, float]) -> str:
     """The metrics of a round, in a line."""
     return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in row.items()
@@ -412,5 +418,5 @@ SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {
     (False, "verdict"): lambda f: (
         f"round {f['round'] + 1}: {f['outcome'].lower()}{': ' + f['why'] if f['why'] else ''}"
     ),
-    (False, "lost"): lambda f: f"no server ({f['why']}); again in {f['again']:.1f} s",
+    (False, "lost"): lambda f: f"{_unheard(f['why'])} ({f['why']}); again in {f['again']:.1f} s",
 }

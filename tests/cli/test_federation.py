@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import fedloom as fl
 from fedloom.cli.app import app
-from fedloom.cli.federation import about, aligned, blank, built, mine, owned, renamed, undealt
+from fedloom.cli.federation import SAID, about, aligned, blank, built, mine, owned, renamed, undealt
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DataError
@@ -167,6 +167,13 @@ def test_a_server_needs_a_servers_certificate(tmp_path: Path) -> None:
     told = said("server", "--keys", str(keys / "north"), "--out", str(tmp_path / "out"))
     assert "keys must be a server's (fedloom keys issue … --server HOST)" in told
     assert not (tmp_path / "out").exists()
+
+
+def test_a_strange_certificate_is_not_called_an_absent_server() -> None:
+    lost = SAID[False, "lost"]
+    assert lost({"why": "connection refused", "again": 1.0}) == "no server (connection refused); again in 1.0 s"
+    strange = lost({"why": "SSL: CERTIFICATE_VERIFY_FAILED", "again": 1.0})
+    assert strange.startswith("its certificate is not of the authority in ca.pem, or is for another host (SSL")
 
 
 def test_a_clinic_may_know_one_class_only(tmp_path: Path) -> None:
