@@ -29,6 +29,7 @@ class ArgumentError(FedloomError, ValueError):
 
     def __init__(self, argument: str, requirement: str, value: object) -> None:
         super().__init__(f"{argument} must be {requirement}, but is {value!r}")
+        self.argument, self.requirement, self.value = argument, requirement, value
 
 
 class UnknownName(ArgumentError):

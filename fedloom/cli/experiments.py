@@ -80,7 +80,7 @@ def run_command(
     """
     with told(debug):
         experiment = described(file, fields)
-        folder = out or fresh_folder(f"{experiment.model}-{short(experiment.data)}")
+        folder = folder_of(out, f"{experiment.model}-{short(experiment.data)}")
         known = folder / EXPERIMENT
         if known.exists() and Experiment.read(known) != experiment:
             raise CheckpointError(f"{folder} holds another experiment: choose another folder, or fedloom resume it")
@@ -138,11 +138,10 @@ def sweep_command(
         for name, values in axes.items():
             for value in values:
                 experiment.replace(**{name: value})
-        folder = out or fresh_folder(f"sweep-{experiment.model}-{short(experiment.data)}")
+        folder = folder_of(out, f"sweep-{experiment.model}-{short(experiment.data)}")
         plan = {"experiment": experiment.to_toml(), "axes": axes, "seeds": parse_seeds(seeds)}
         if (folder / SWEEP).exists() and json.loads((folder / SWEEP).read_text()) != plan:
             raise CheckpointError(f"{folder} holds another sweep: choose another folder, or fedloom resume it")
-        require(not folder.exists() or folder.is_dir(), "out", "a folder", str(folder))
         write_text(folder / SWEEP, json.dumps(plan, indent=1) + "\n")
         go_sweep(folder, Manner(quiet, json_, data_folder))
 
@@ -253,7 +252,6 @@ def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequ
     require(has_test, "users", "no: there is no test data to measure them on (--test-share)", experiment.users)
     for algorithm in algorithms:  # before anything is written
         check(algorithm, experiment.build_task(data), data)
-    require(not folder.exists() or folder.is_dir(), "out", "a folder", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     picture(data, folder / CLIENTS)
     if manner.shows and data.note:
@@ -308,8 +306,11 @@ def parse_seeds(text: str) -> list[int]:
     return [int(p) for p in parts] if "," in text else list(range(int(text)))
 
 
-def fresh_folder(name: str) -> Path:
-    """A folder under runs/ that does not exist yet."""
+def folder_of(out: Path | None, name: str) -> Path:
+    """Where results go: the folder that is given, or one under runs/ that does not exist yet."""
+    if out is not None:
+        require(not out.exists() or out.is_dir(), "out", "a folder", str(out))
+        return out
     stamp = time.strftime("%Y%m%d-%H%M%S")
     candidates = (Path("runs") / f"{stamp}-{name}{suffix}" for suffix in ["", *(f"-{i}" for i in range(2, 1000))])
     return next(folder for folder in candidates if not folder.exists())

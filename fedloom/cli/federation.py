@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
-import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
 
 import fedloom.federation as network
+from fedloom.cli.agreement import about, aligned, blank, built, mine, owned, undealt
 from fedloom.cli.experiments import EXPERIMENT, FIGURE
 from fedloom.cli.shared import (
     DATA_GROUPS,
-    FIELDS,
     DataFolder,
     Debug,
     File,
@@ -32,9 +31,7 @@ from fedloom.cli.shared import (
     with_fields,
 )
 from fedloom.data import FederatedData
-from fedloom.data.features import of_json
-from fedloom.data.federated import Ranges
-from fedloom.errors import ArgumentError, CheckpointError, DataError, number, require, whole
+from fedloom.errors import ArgumentError, CheckpointError, require
 from fedloom.federation.log import Log, printable
 from fedloom.federation.rules import Rules
 from fedloom.runs import report
@@ -45,8 +42,9 @@ from fedloom.runs.prepare import federated
 from fedloom.runs.result import Run
 from fedloom.version import VERSION
 
-RULES = {f.name: f for f in dataclasses.fields(Rules)}
-TOLD = ("Model", "Algorithm")  # the groups of an experiment's fields that participants are told
+OPTIONS = {"deadline": "round_seconds", "patience": "wait_seconds", "forget": "forget_seconds",
+           "examples": "most_examples", "norm": "most_norm"}  # fmt: skip
+"""Rule → the option that sets it, where that is called otherwise."""
 KeysFolder = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--keys", help="the folder of one's own key and certificates: see fedloom keys"),
@@ -103,12 +101,7 @@ def server_command(
     """
     with told(debug):
         experiment = described(file, fields)
-        for option, seconds in (("round_seconds", deadline_), ("forget_seconds", forget_)):
-            number(option, seconds, "above 0", lambda value: value > 0)
-        number("wait_seconds", patience_, "at least 0", lambda value: value >= 0)
-        require(most_norm > 0, "most_norm", "above 0", most_norm)
-        whole("most_examples", most_examples, 1, 2**31 - 1)
-        rules = Rules(
+        rules = ruled(
             begin=begin, over=over, quorum=quorum, deadline=deadline_, patience=patience_, forget=forget_,
             examples=most_examples, norm=most_norm, offences=offences,
         )  # fmt: skip
@@ -278,91 +271,17 @@ def shown(found: Mapping[str, Any]) -> list[Any]:
     return lines
 
 
+def ruled(**rules: Any) -> Rules:
+    """The rules, or an error that calls them as the options are called."""
+    try:
+        return Rules(**rules)
+    except ArgumentError as error:
+        raise ArgumentError(OPTIONS.get(error.argument, error.argument), error.requirement, error.value) from None
+
+
 def secured(keys: Path | None, insecure: bool) -> None:
     """Raise an :class:`ArgumentError` unless it is clear whether anything is secured."""
     require((keys is None) == insecure, "keys", "a folder that fedloom keys issue made (or say --insecure)", keys)
-
-
-def about(experiment: Experiment, data: FederatedData) -> dict[str, Any]:
-    """What participants are told of an experiment: the model and the algorithm, never where data is."""
-    fields = {f.name: getattr(experiment, f.name) for f in FIELDS if f.metadata["group"] in TOLD}
-    changed = {name: value for name, value in fields.items() if name in experiment.changed()}
-    features = {"features": data.features.to_json()} if data.features else {}
-    return {"experiment": changed, "classes": data.classes, "class_names": list(data.class_names), **features}
-
-
-def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
-    """The task and the algorithm of what a server says; only the fields that it may say."""
-    allowed = {f.name for f in FIELDS if f.metadata["group"] in TOLD}
-    wrong = sorted(said.get("experiment", {}).keys() - allowed)
-    if wrong:
-        raise ArgumentError("the server's experiment", "about the model and the algorithm", ", ".join(wrong))
-    experiment = Experiment().replace(**said["experiment"])
-    like = dataclasses.replace(data, classes=int(said["classes"]), class_names=tuple(said["class_names"]))
-    return experiment.build_task(like), experiment.build_algorithm()
-
-
-def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
-    """A participant's data with its classes numbered, and a table's columns ordered and scaled, as the server does."""
-    data = renamed(data, said.get("class_names", []), int(said["classes"]))
-    if not data.features:
-        return data
-    if "features" not in said:
-        warn("the server has no table of its own, so the order, mean and scale of columns are those of this one: have "
-             "them alike everywhere")  # fmt: skip
-        return data
-    theirs = of_json(said["features"])
-    x = data.features.moved(data.columns["x"], theirs, data.name)
-    return dataclasses.replace(data, columns={**data.columns, "x": x}, features=theirs)
-
-
-def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:
-    """The same data with its classes numbered by the server's names."""
-    if not names or not data.class_names or list(names) == list(data.class_names):
-        require(data.classes <= classes, "data", f"of the server's {classes:,} classes", f"{data.classes:,} classes")
-        return dataclasses.replace(data, classes=classes)
-    unknown = [name for name in data.class_names if name not in names]
-    if unknown:
-        raise DataError(f"{data.name} has classes that the server does not know: {', '.join(map(str, unknown))}")
-    number = np.array([names.index(name) for name in data.class_names], data.columns["y"].dtype)
-    columns = {**data.columns, "y": number[data.columns["y"]]}
-    return dataclasses.replace(data, columns=columns, classes=classes, class_names=tuple(names))
-
-
-def owned(own: Experiment, part: int | None) -> Experiment:
-    """What says whose examples a participant has: all are its own, unless it is one client of a partition."""
-    if part is not None:
-        return own
-    for name, usual in (("partition", ("auto", "iid")), ("clients", (1, Experiment().clients))):
-        need = "left alone without --part: whoever takes part is one client"
-        require(getattr(own, name) in usual, name, need, getattr(own, name))
-    return own.replace(partition="iid", clients=1)
-
-
-def undealt(experiment: Experiment) -> Experiment:
-    """The same with its data in one piece, unless it says how data is dealt: the server only judges models on it."""
-    return experiment.replace(partition="iid", clients=1) if experiment.partition in ("auto", "iid") else experiment
-
-
-def mine(data: FederatedData, part: int | None) -> FederatedData:
-    """One participant's data: all of it, or one client's part of it, to try things out."""
-    if part is None:
-        return data
-    require(0 <= part < len(data), "part", f"between 0 and {len(data) - 1}", part)
-    return data.alone(part)
-
-
-def blank(experiment: Experiment, shape: str | None, classes: str | None) -> FederatedData:
-    """What a server without data knows of it: the shape of an example, and the classes."""
-    if shape is None or classes is None:
-        raise ArgumentError("shape and classes", "given together, for a server without data", (shape, classes))
-    sizes = tuple(int(n) for n in shape.split(",") if n.strip().isdigit())
-    require(len(sizes) > 0, "shape", "whole numbers between commas: 28,28", shape)
-    names = [] if classes.isdigit() else [name.strip() for name in classes.split(",")]
-    many = int(classes) if classes.isdigit() else len(names)
-    columns = {"x": np.zeros((1, *sizes), np.float32), "y": np.zeros(1, np.int32)}
-    one = {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}
-    return FederatedData(experiment.data, columns, many, np.zeros(1, np.int32), one, {}, class_names=tuple(names))
 
 
 def willing(command: str | None) -> Callable[[], bool]:

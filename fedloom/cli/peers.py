@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 
-from fedloom.cli.experiments import EXPERIMENT, FIGURE, Manner, fresh_folder, short
+from fedloom.cli.experiments import EXPERIMENT, FIGURE, Manner, folder_of, short
 from fedloom.cli.shared import DataFolder, Debug, File, Json, Out, Quiet, described, errors, tell, told, with_fields
 from fedloom.engines.mailbox import Mailbox, checked_delays
 from fedloom.engines.world import world
@@ -62,7 +62,7 @@ def peers_command(
         choose("selection", selection, SELECTIONS)
         experiment, delays = described(file, fields), tuple(checked_delays(delay))
         experiment.leave_alone("engine", "over MPI, where every rank computes on its own")
-        folder = out or fresh_folder(f"{experiment.model}-{short(experiment.data)}-{here.size}-ranks")
+        folder = folder_of(out, f"{experiment.model}-{short(experiment.data)}-{here.size}-ranks")
         known = folder / EXPERIMENT
         if known.exists() and Experiment.read(known).replace(rounds=1) != experiment.replace(rounds=1):
             raise CheckpointError(f"{folder} holds another experiment: choose another folder")

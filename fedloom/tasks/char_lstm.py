@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from fedloom.tasks.layers import glorot, plus, summed
+from fedloom.tasks.layers import glorot, plus
 from fedloom.tasks.lstm import cell, lstm
 from fedloom.tasks.objective import cross_entropy
+from fedloom.tasks.summed import summed
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ import numpy as np
 from jax import lax
 
 from fedloom.tasks.blocks import pixels
-from fedloom.tasks.layers import Layer, bit, dense, kept, marked, plus, same, settled, summed
+from fedloom.tasks.layers import Layer, bit, dense, kept, marked, plus, same, settled
 from fedloom.tasks.objective import cross_entropy
+from fedloom.tasks.summed import summed
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:

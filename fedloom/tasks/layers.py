@@ -14,6 +14,7 @@ from fedloom.computed import computed
 from fedloom.tasks.blocks import pixels
 from fedloom.tasks.convolution import Convolution
 from fedloom.tasks.convolve import fastest
+from fedloom.tasks.summed import summed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key
@@ -39,11 +40,6 @@ def plus(x: Float[Array, "â€¦ c"], bias: Float[Array, " c"]) -> Float[Array, "â€
     """The sum x + b; the gradient for b, which is a long sum, is made in float32 at least."""
     wide = summed(bias)
     return x + (bias if bias.dtype == wide else jnp.broadcast_to(bias.astype(wide), x.shape).astype(x.dtype))
-
-
-def summed(a: Array) -> jnp.dtype:
-    """The type in which such numbers are summed up: float32 at least."""
-    return jnp.promote_types(a.dtype, jnp.float32)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

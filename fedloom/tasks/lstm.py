@@ -11,7 +11,8 @@ import numpy as np
 from jax import lax
 
 from fedloom.tasks.by_model import by_model
-from fedloom.tasks.layers import Layer, summed
+from fedloom.tasks.layers import Layer
+from fedloom.tasks.summed import summed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from fedloom.tasks.convolution import Convolution
+from fedloom.tasks.summed import summed
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -48,7 +49,7 @@ def image_gradients(
     else:
         apart = d.reshape(m, -1, g, o // g)
         given = jnp.einsum("mpgo,mkigo->mpkgi", apart, w.reshape(m, k, i, g, -1), precision=how.precision)
-    wide = jnp.promote_types(d.dtype, jnp.float32)  # in which many patches are summed
+    wide = summed(d)
     images = jax.ShapeDtypeStruct((m * b, *sizes, g * i), wide)
     given = given.reshape(m * b, *d.shape[2:-1], k, g * i).astype(wide)
     [dx] = jax.linear_transpose(partial(slices, how, kernel=kernel), images)(given)

@@ -1,23 +1,15 @@
 """The commands of a federation: what they refuse, and what a server may and may not say to a participant."""
 
-import dataclasses
-import json
 import socket
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import fedloom as fl
 from fedloom.cli.app import app
-from fedloom.cli.federation import SAID, about, aligned, blank, built, mine, owned, renamed, undealt
-from fedloom.data import FederatedData
-from fedloom.data.federated import Ranges
-from fedloom.errors import ArgumentError, DataError
+from fedloom.cli.federation import SAID
 from fedloom.federation.authority import init, issue
 from fedloom.runs import Experiment
-from fedloom.runs.prepare import federated
 
 
 def said(*arguments: str) -> str:
@@ -25,14 +17,6 @@ def said(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 2, result.output
     return " ".join(result.output.split())
-
-
-def toy(names: tuple[str, ...], labels: list[int]) -> FederatedData:
-    columns = {"x": np.zeros((len(labels), 2), np.float32), "y": np.array(labels, np.int32)}
-    train = {"train": Ranges(np.zeros(1, np.int32), np.array([len(labels)], np.int32))}
-    return FederatedData(
-        "toy", columns, len(names), np.arange(len(labels), dtype=np.int32), train, {}, class_names=names
-    )
 
 
 def test_certificates_or_an_open_word(tmp_path: Path) -> None:
@@ -75,70 +59,6 @@ def test_status_of_nothing(tmp_path: Path) -> None:
     assert "holds no run of a server" in said("status", str(tmp_path))
 
 
-def test_a_participant_is_told_of_the_model_and_the_algorithm_and_of_no_data() -> None:
-    experiment = Experiment(data="mnist", model="logistic", lr=0.5, clients=7, rounds=3)
-    told = about(experiment, fl.data.mnist().partition(fl.partition.iid(7)))
-    assert told["experiment"] == {"model": "logistic", "lr": 0.5} and told["classes"] == 10
-    task, algorithm = built(told, toy(("a", "b"), [0, 1]))
-    assert task.name == "logistic" and algorithm.describe()["lr"] == 0.5
-
-
-def test_a_server_cannot_make_a_participant_read_anything() -> None:
-    for field, value in (("data", "/etc/passwd"), ("partition", "/tmp/x.safetensors"), ("address", "evil:1")):
-        with pytest.raises(ArgumentError, match=rf"about the model and the algorithm, but is '{field}'"):
-            built({"experiment": {field: value}, "classes": 2, "class_names": []}, toy(("a", "b"), [0, 1]))
-
-
-def test_classes_are_numbered_as_the_server_does() -> None:
-    mapped = renamed(toy(("dog", "fox"), [0, 1, 1]), ["cat", "dog", "fox"], 3)
-    assert mapped.columns["y"].tolist() == [1, 2, 2] and mapped.classes == 3
-    with pytest.raises(DataError, match=r"classes that the server does not know: fox"):
-        renamed(toy(("dog", "fox"), [0, 1]), ["cat", "dog"], 2)
-    with pytest.raises(ArgumentError, match=r"data must be of the server's 1 classes"):
-        renamed(dataclasses.replace(toy(("a", "b"), [0, 1]), class_names=()), [], 1)
-
-
-def test_one_participant_s_part() -> None:
-    data = fl.data.mnist().partition(fl.partition.iid(3))
-    one = mine(data, 1)
-    assert len(one) == 1 and np.array_equal(one.columns["y"], data.columns["y"][data.examples("train", 1)])
-    assert "test" not in one.splits
-    assert mine(data, None) is data
-    with pytest.raises(ArgumentError, match=r"part must be between 0 and 2"):
-        mine(data, 3)
-
-
-def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
-    file = tmp_path / "clinic.csv"
-    file.write_text("age,outcome\n" + "".join(f"{20 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
-    own = owned(Experiment(data=str(file), label="outcome"), None)
-    assert {name: ranges.size.tolist() for name, ranges in federated(own).clients.items()} == {
-        "train": [36], "validation": [12], "test": [12],
-    }  # fmt: skip
-    assert owned(Experiment(clients=3), 1) == Experiment(clients=3)
-    with pytest.raises(ArgumentError, match="clients must be left alone without --part: whoever takes part is one"):
-        owned(Experiment(clients=3), None)
-    assert undealt(Experiment(clients=9)) == Experiment(partition="iid", clients=1)
-    assert undealt(Experiment(partition="shards")) == Experiment(partition="shards")
-
-
-def test_columns_are_the_servers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def clinic(name: str, text: str) -> FederatedData:
-        (tmp_path / name).write_text(text)
-        return federated(owned(Experiment(data=str(tmp_path / name), label="y", split="none"), None))
-
-    judged = clinic("server.csv", "age,ward,y\n40,er,0\n60,icu,1\n")  # of 50 on average, give or take 10
-    own = clinic("own.csv", "ward,age,y\nicu,70,1\nicu,50,0\n")
-    said = {**about(Experiment(), judged), "class_names": ["0", "1"]}
-    found = aligned(json.loads(json.dumps(said)), own)
-    assert found.columns["x"].tolist() == [[2, 0, 1], [0, 0, 1]]
-    del said["features"]
-    assert aligned(said, own).columns["x"].tolist() == own.columns["x"].tolist()
-    assert "the server has no table of its own" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(DataError, match="must have the server's columns, which are without: weight"):
-        aligned(about(Experiment(), judged), clinic("other.csv", "age,weight,y\n1,2,0\n3,4,1\n"))
-
-
 def test_a_port_that_is_taken_is_one_sentence_and_takes_no_folder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port, out = taken.getsockname()[1], tmp_path / "out"
@@ -150,8 +70,8 @@ def test_a_port_that_is_taken_is_one_sentence_and_takes_no_folder(tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--round-seconds", "nan"), "round_seconds must be above 0, but is nan"),
-        (("--wait-seconds", "-1"), "wait_seconds must be at least 0, but is -1.0"),
+        (("--round-seconds", "nan"), "round_seconds must be above 0 seconds, but is nan"),
+        (("--wait-seconds", "-1"), "wait_seconds must be at least 0 seconds, but is -1.0"),
         (("--most-norm", "0"), "most_norm must be above 0, but is 0.0"),
         (("--every", "3"), "every must be left alone over a network, where every round is judged, but is 3"),
         (("--evaluate", "train", "--target", "none"), "evaluate must be test over a network"),
@@ -174,19 +94,3 @@ def test_a_strange_certificate_is_not_called_an_absent_server() -> None:
     assert lost({"why": "connection refused", "again": 1.0}) == "no server (connection refused); again in 1.0 s"
     strange = lost({"why": "SSL: CERTIFICATE_VERIFY_FAILED", "again": 1.0})
     assert strange.startswith("its certificate is not of the authority in ca.pem, or is for another host (SSL")
-
-
-def test_a_clinic_may_know_one_class_only(tmp_path: Path) -> None:
-    file = tmp_path / "ill.csv"
-    file.write_text("age,outcome\n" + "50,ill\n60,ill\n" * 5)
-    data = federated(owned(Experiment(data=str(file), label="outcome"), None))
-    server = {"experiment": {}, "classes": 2, "class_names": ["ill", "well"]}
-    assert aligned(server, data).classes == 2
-    told = said("run", "--data", str(file), "--label", "outcome", "--clients", "1", "--model", "logistic")
-    assert "has nothing to tell apart: all examples are 'ill'" in told
-
-
-def test_a_server_without_data_knows_shapes_and_classes() -> None:
-    data = blank(Experiment(), "28,28", "cat,dog")
-    assert data.columns["x"].shape == (1, 28, 28) and data.class_names == ("cat", "dog")
-    assert blank(Experiment(), "4", "7").classes == 7

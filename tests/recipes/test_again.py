@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fedloom.recipes.again import again, crossings
+from fedloom.recipes.again import again, once_more
 from fedloom.recipes.cell import Cell, Outcome, Trial
 from fedloom.recipes.layout import Entry, Grid
 from fedloom.recipes.part import Found, Part
@@ -46,7 +46,8 @@ def test_both_numbers_are_told_beside_the_smallest_that_ours_is_below() -> None:
 
 @pytest.mark.parametrize("target", [0.3, 0.999])
 def test_every_seed_is_run_until_it_is_there(target: float) -> None:
-    columns = crossings(TOY.replace(target=target, lr=0.1), None)
+    cell = Cell("toy", TOY, 0.1, targets=(target,))
+    columns = once_more(cell, Outcome("toy", (Trial(0.1, 1.0, 0, "", ((0, 0.1),)),), {})).run()
     assert list(columns) == ["3 rounds", "4 rounds", "5 rounds"]
     took = [r for [r] in columns.values()]
     assert all(0 < r < 3 if target == 0.3 else math.isnan(r) for r in took)
