@@ -53,7 +53,7 @@ def again(tables: Sequence[Part]) -> Part:
         )
         return about + "\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
-    return Part("again", "Do numbers near the paper's hold?", series=series, text=text)
+    return Part("again", "Do numbers near the paper's hold?", tuple(cells.values()), series=series, text=text)
 
 
 def once_more(cell: Cell, outcome: Outcome) -> Series:

@@ -26,6 +26,7 @@ def took(name: str, rounds: int, **about: object) -> Outcome:
 def test_only_what_is_just_below_a_published_number_is_run_again() -> None:
     part = again([table(far=100, near=100, above=100), table(near=90)])
     found = Found({name: took(name, n) for name, n in (("far", 84), ("near", 86), ("above", 101))})
+    assert [cell.name for cell in part.cells] == ["far", "near", "above"]  # without which it knows nothing
     [series] = part.series(found)
     assert series.name == "again-near"
     e = series.experiment
