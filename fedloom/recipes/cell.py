@@ -32,7 +32,7 @@ class Cell:
         name: of its file.
         experiment: all but the learning rate, its decay and the seed; its target is the last of the targets.
         rate: the learning rate about which to look for the best.
-        decays: the factors by which it may change every round, the usual one first.
+        decays: the factors by which it may change every round.
         targets: the test accuracies to reach, the hardest last.
         goal: the rounds to the hardest that a finer search is worth.
     """

@@ -26,6 +26,7 @@ from fedloom.runs.sweep import with_number
 WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
 LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
+PATIENCE = 2.5  # the same where rates decay: a large one is slow until it has become small, and may be the best then
 SLACK = 1.5  # times the rounds of the slowest seed that another rate may take with one of its seeds
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 5  # evaluations before anybody can lose
@@ -65,7 +66,7 @@ def tune(
     begin: Begin | None = None,
     partial: Partial | None = None,
 ) -> Outcome:
-    """The trials of a cell: a race of rates, other decays of the best, and for each target the best with every seed.
+    """The trials of a cell: a race of rates with each of its decays, and for each target the best with every seed.
 
     Where the best rate failed with some seed, and the one that did not is at the grid's edge, the grid is widened once
     more. Where it all takes more rounds than the cell's goal, a grid twice as fine about the best rate; if it takes few
@@ -82,15 +83,13 @@ def tune(
         partial: trials that are done already, and where new ones are kept.
     """
     tuning = Tuning(cell, data, engine, seeds, begin, partial or Partial())
-    usual, *other = cell.decays
     new = grid(rate or cell.rate, rates)
     for _ in range(WIDEST + 1):
-        tuning.compare([(lr, usual) for lr in new])
+        tuning.compare([(lr, decay) for lr in new for decay in cell.decays])
         best, _ = tuning.leader(cell.targets[-1])
         new = wider([lr for lr, _ in tuning.found.settings], best)
         if not new:
             break
-    tuning.compare([(best, decay) for decay in other], raced=False)
     tuning.repeat()
     tuning.widen()
     for step, most in FINER:
@@ -127,12 +126,10 @@ class Tuning:
         fair = tuple(trial for trial in self.trials if trial.seed < self.first)
         return Outcome(self.cell.name, fair, {}).winner(target)
 
-    def compare(self, settings: Sequence[tuple[float, float]], raced: bool = True) -> None:
-        """Run some rates and decays with the first seeds: raced against each other and those before, or until the best
-        of those was there.
-        """
+    def compare(self, settings: Sequence[tuple[float, float]]) -> None:
+        """Run some rates and decays with the first seeds, raced against each other and those before."""
         points = [(*setting, seed) for setting in settings for seed in range(self.first)]
-        self.run(points, raced, self.cell.targets[-1], capped=True)
+        self.run(points, True, self.cell.targets[-1], capped=True)
 
     def run(
         self,
@@ -302,6 +299,7 @@ def losing(
     """
     near, settings = max(1 - 2 * (1 - target), 0.9 * target), [(lr, decay) for lr, decay, _ in points]
     failed = {t.setting for t in rivals if t.reached(target) is None}
+    lag = LAG if all(decay == 1 for _, decay in settings) else PATIENCE
 
     def over(histories: Sequence[History]) -> Collection[int]:
         there = [h.reached(ACCURACY, target) is not None for h in histories]
@@ -312,7 +310,7 @@ def losing(
         leaders = [(seed, h) for seed, h in (*((t.seed, t.history) for t in rivals), *running)
                    if h.best(ACCURACY) >= near]  # fmt: skip
         lost = {setting for setting, (seed, h) in zip(settings, running, strict=True)
-                if any(seed == whose and is_behind(h, leader) for whose, leader in leaders)}  # fmt: skip
+                if any(seed == whose and is_behind(h, leader, lag) for whose, leader in leaders)}  # fmt: skip
         return [i for i, setting in enumerate(settings) if setting in lost]
 
     return over
@@ -331,7 +329,7 @@ def failing(
     return over
 
 
-def is_behind(history: History, leader: History, lag: float = LAG) -> bool:
+def is_behind(history: History, leader: History, lag: float) -> bool:
     """Whether the leader was there so many times sooner."""
     early = len(history) <= WARM or history.last("round") < EARLY * leader.last("round")
     if early or history is leader:
