@@ -1,29 +1,28 @@
-"""Agreement: what a server and its participants must have alike, and what each takes of the data that it is given."""
+"""Agreement: what a server tells participants of an experiment, and what each takes of the data that it is given."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fedloom.cli.shared import FIELDS, warn
+from fedloom.cli.shared import FIELDS
 from fedloom.data import FederatedData
-from fedloom.data.features import of_json
 from fedloom.data.federated import Ranges
-from fedloom.errors import ArgumentError, DataError, require
+from fedloom.errors import ArgumentError, require
+from fedloom.federation.agreement import described
 from fedloom.runs.experiment import Experiment
 
 TOLD = ("Model", "Algorithm")  # the groups of an experiment's fields that participants are told
 
 
 def about(experiment: Experiment, data: FederatedData) -> dict[str, Any]:
-    """What participants are told of an experiment: the model and the algorithm, never where data is."""
+    """What participants are told of an experiment: the model, the algorithm and what data must be like, never where."""
     fields = {f.name: getattr(experiment, f.name) for f in FIELDS if f.metadata["group"] in TOLD}
     changed = {name: value for name, value in fields.items() if name in experiment.changed()}
-    features = {"features": data.features.to_json()} if data.features else {}
-    return {"experiment": changed, "classes": data.classes, "class_names": list(data.class_names), **features}
+    return {"experiment": changed, **described(data)}
 
 
 def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
@@ -35,36 +34,6 @@ def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
     experiment = Experiment().replace(**said["experiment"])
     like = dataclasses.replace(data, classes=int(said["classes"]), class_names=tuple(said["class_names"]))
     return experiment.build_task(like), experiment.build_algorithm()
-
-
-def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
-    """A participant's data with its classes numbered, and a table's columns ordered and scaled, as the server does."""
-    data = renamed(data, said.get("class_names", []), int(said["classes"]))
-    if not data.features:
-        return data
-    if "features" not in said:
-        warn("the server has no table of its own, so the order, mean and scale of columns are those of this one: have "
-             "them alike everywhere")  # fmt: skip
-        return data
-    theirs = of_json(said["features"])
-    x = data.features.moved(data.columns["x"], theirs, data.name)
-    return dataclasses.replace(data, columns={**data.columns, "x": x}, features=theirs)
-
-
-def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:
-    """The same data with its classes numbered by the server's names."""
-    if not names and 0 < len(data.class_names) < classes:
-        has = f"{data.name} has {len(data.class_names):,} of {classes:,} classes"
-        raise DataError(f"{has}, whose names the server must tell (--classes cat,dog)")
-    if not names or not data.class_names or list(names) == list(data.class_names):
-        require(data.classes <= classes, "data", f"of the server's {classes:,} classes", f"{data.classes:,} classes")
-        return dataclasses.replace(data, classes=classes)
-    unknown = [name for name in data.class_names if name not in names]
-    if unknown:
-        raise DataError(f"{data.name} has classes that the server does not know: {', '.join(map(str, unknown))}")
-    number = np.array([names.index(name) for name in data.class_names], data.columns["y"].dtype)
-    columns = {**data.columns, "y": number[data.columns["y"]]}
-    return dataclasses.replace(data, columns=columns, classes=classes, class_names=tuple(names))
 
 
 def owned(own: Experiment, part: int | None) -> Experiment:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedloom.federation as network
-from fedloom.cli.agreement import about, aligned, blank, built, mine, owned, undealt
+from fedloom.cli.agreement import about, blank, built, mine, owned, undealt
 from fedloom.cli.experiments import EXPERIMENT, FIGURE
 from fedloom.cli.shared import (
     DATA_GROUPS,
@@ -221,6 +221,7 @@ def client_command(
         require(not insecure or bool(name), "name", "given without certificates", name)
         data = mine(federated(owned(described(None, fields), part), data_folder), part)
         with network.extra():
+            from fedloom.federation.agreement import aligned
             from fedloom.federation.joining import Way, join
             from fedloom.federation.trainer import LocalTrainer
         trainer = LocalTrainer(data, lambda said: built(said, data), aligned)

@@ -49,7 +49,8 @@ def serve(
         keys: the server's folder of keys (``fedloom keys issue … --server``); ``None`` secures nothing, which only
             this machine's own address may.
         revoked: the authority's ``revoked.json``.
-        data: whose test examples every model is judged on, if the server has any.
+        data: whose test examples every model is judged on, if the server has any; its classes and columns are those
+            that participants number and scale theirs by.
         stop: when the run has done enough; by default after 100 rounds.
         rules: how rounds begin and end, and what is believed of participants.
         seed: of everything random.
@@ -57,10 +58,13 @@ def serve(
         label: what the run is called.
     """
     with extra():
+        from fedloom.federation.agreement import described
         from fedloom.federation.course import course
         from fedloom.federation.hosting import Place, host
     place = Place(Path(folder), address, page, _path(keys), _path(revoked), **more)
-    return host(course(task, algorithm, seed=seed, data=data, stop=stop, rules=rules, label=label), place)
+    alike = described(data) if data else {}
+    run = course(task, algorithm, seed=seed, data=data, stop=stop, rules=rules, label=label, more=alike)
+    return host(run, place)
 
 
 def take_part(
@@ -80,17 +84,19 @@ def take_part(
     Arguments:
         server: ``host:port``.
         task, algorithm: the server's, which is checked; the task's clients may have code of their own.
-        data: one client's. It never leaves.
+        data: one client's. It never leaves. Classes are numbered, and a table's columns ordered and scaled, as the
+            server's.
         folder: where updates wait until the server has them, and where what is kept is kept.
         keys: this participant's folder of keys (``fedloom keys issue``); ``None`` secures nothing.
         name: what it is called where nothing is secured.
         ready: whether it may be asked to work now: plugged in, idle, not on a metered network.
     """
     with extra():
+        from fedloom.federation.agreement import aligned
         from fedloom.federation.arithmetic import arithmetic, told
         from fedloom.federation.joining import Way, join
         from fedloom.federation.trainer import LocalTrainer
-    trainer = LocalTrainer(data, lambda about: (task, algorithm))  # noqa: ARG005
+    trainer = LocalTrainer(data, lambda about: (task, algorithm), aligned)  # noqa: ARG005
     done = join(trainer, Way(server, Path(folder), _path(keys), name, ready, **more), VERSION)
     if not done.model:
         return None

@@ -1,17 +1,15 @@
 """What a server may and may not say to a participant, and what each takes of its data."""
 
-import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.cli.agreement import about, aligned, blank, built, mine, owned, renamed, undealt
+from fedloom.cli.agreement import about, blank, built, mine, owned, undealt
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
-from fedloom.errors import ArgumentError, DataError
+from fedloom.errors import ArgumentError
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import federated
 
@@ -38,15 +36,6 @@ def test_a_server_cannot_make_a_participant_read_anything() -> None:
             built({"experiment": {field: value}, "classes": 2, "class_names": []}, toy(("a", "b"), [0, 1]))
 
 
-def test_classes_are_numbered_as_the_server_does() -> None:
-    mapped = renamed(toy(("dog", "fox"), [0, 1, 1]), ["cat", "dog", "fox"], 3)
-    assert mapped.columns["y"].tolist() == [1, 2, 2] and mapped.classes == 3
-    with pytest.raises(DataError, match=r"classes that the server does not know: fox"):
-        renamed(toy(("dog", "fox"), [0, 1]), ["cat", "dog"], 2)
-    with pytest.raises(ArgumentError, match=r"data must be of the server's 1 classes"):
-        renamed(dataclasses.replace(toy(("a", "b"), [0, 1]), class_names=()), [], 1)
-
-
 def test_one_participant_s_part() -> None:
     data = fl.data.mnist().partition(fl.partition.iid(3))
     one = mine(data, 1)
@@ -69,35 +58,6 @@ def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
         owned(Experiment(clients=3), None)
     assert undealt(Experiment(clients=9)) == Experiment(partition="iid", clients=1)
     assert undealt(Experiment(partition="shards")) == Experiment(partition="shards")
-
-
-def test_columns_are_the_servers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def clinic(name: str, text: str) -> FederatedData:
-        (tmp_path / name).write_text(text)
-        return federated(owned(Experiment(data=str(tmp_path / name), label="y", split="none"), None))
-
-    judged = clinic("server.csv", "age,ward,y\n40,er,0\n60,icu,1\n")  # of 50 on average, give or take 10
-    own = clinic("own.csv", "ward,age,y\nicu,70,1\nicu,50,0\n")
-    said = {**about(Experiment(), judged), "class_names": ["0", "1"]}
-    found = aligned(json.loads(json.dumps(said)), own)
-    assert found.columns["x"].tolist() == [[2, 0, 1], [0, 0, 1]]
-    del said["features"]
-    assert aligned(said, own).columns["x"].tolist() == own.columns["x"].tolist()
-    assert "the server has no table of its own" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(DataError, match="must have the server's columns, which are without: weight"):
-        aligned(about(Experiment(), judged), clinic("other.csv", "age,weight,y\n1,2,0\n3,4,1\n"))
-
-
-def test_a_clinic_may_know_one_class_only(tmp_path: Path) -> None:
-    file = tmp_path / "ill.csv"
-    file.write_text("age,outcome\n" + "50,ill\n60,ill\n" * 5)
-    data = federated(owned(Experiment(data=str(file), label="outcome"), None))
-    server = {"experiment": {}, "classes": 2, "class_names": ["ill", "well"]}
-    assert aligned(server, data).classes == 2
-    with pytest.raises(DataError, match="has 1 of 2 classes, whose names the server must tell"):
-        aligned({**server, "class_names": []}, data)  # which of the two would it be?
-    with pytest.raises(DataError, match="has nothing to tell apart: all examples are 'ill'"):
-        fl.run(data, fl.tasks.logistic(inputs=1, classes=2), fl.fedavg(), rounds=1)
 
 
 def test_a_server_without_data_knows_shapes_and_classes() -> None:

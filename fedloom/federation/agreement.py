@@ -1,0 +1,51 @@
+"""Agreement: what the data of a server and its participants must have alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedloom.data import FederatedData
+from fedloom.data.features import of_json
+from fedloom.errors import DataError, require
+
+
+def described(data: FederatedData) -> dict[str, Any]:
+    """What participants are told of a server's data: its classes and, of a table, its columns and their scale."""
+    features = {"features": data.features.to_json()} if data.features else {}
+    return {"classes": data.classes, "class_names": list(data.class_names), **features}
+
+
+def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
+    """A participant's data with its classes numbered, and a table's columns ordered and scaled, as the server does."""
+    if "classes" in said:
+        data = renamed(data, said.get("class_names", []), int(said["classes"]))
+    if not data.features:
+        return data
+    if "features" not in said:
+        text = "the server has no table of its own, so the order, mean and scale of columns are those of this one"
+        warnings.warn(f"{text}: have them alike everywhere", stacklevel=2)
+        return data
+    theirs = of_json(said["features"])
+    x = data.features.moved(data.columns["x"], theirs, data.name)
+    return dataclasses.replace(data, columns={**data.columns, "x": x}, features=theirs)
+
+
+def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:
+    """The same data with its classes numbered by the server's names."""
+    if not names and 0 < len(data.class_names) < classes:
+        has = f"{data.name} has {len(data.class_names):,} of {classes:,} classes"
+        raise DataError(f"{has}, whose names the server must tell (--classes cat,dog)")
+    if not names or not data.class_names or list(names) == list(data.class_names):
+        require(data.classes <= classes, "data", f"of the server's {classes:,} classes", f"{data.classes:,} classes")
+        return dataclasses.replace(data, classes=classes)
+    unknown = [name for name in data.class_names if name not in names]
+    if unknown:
+        raise DataError(f"{data.name} has classes that the server does not know: {', '.join(map(str, unknown))}")
+    number = np.array([names.index(name) for name in data.class_names], data.columns["y"].dtype)
+    columns = {**data.columns, "y": number[data.columns["y"]]}
+    return dataclasses.replace(data, columns=columns, classes=classes, class_names=tuple(names))
