@@ -51,6 +51,16 @@ def undealt(experiment: Experiment) -> Experiment:
     return experiment.replace(partition="iid", clients=1) if experiment.partition in ("auto", "iid") else experiment
 
 
+def judging(experiment: Experiment, data: FederatedData) -> FederatedData:
+    """A server's data, all of which models are judged on, unless it comes with a test set or says how it is split."""
+    if len(data) > 1 or "test" not in data.clients or experiment.split != Experiment().split:
+        return data
+    n, nobody = len(data.columns["y"]), {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}
+    columns = {name: np.concatenate([a, a[:1]]) for name, a in data.columns.items()}  # a client has to have an example
+    index, central = np.array([n], data.index.dtype), {"test": np.sort(data.index)}
+    return dataclasses.replace(data, columns=columns, index=index, clients=nobody, central=central)
+
+
 def mine(data: FederatedData, part: int | None) -> FederatedData:
     """One participant's data: all of it, or one client's part of it, to try things out."""
     if part is None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedloom.federation as network
-from fedloom.cli.agreement import about, blank, built, mine, owned, undealt
+from fedloom.cli.agreement import about, blank, built, judging, mine, owned, undealt
 from fedloom.cli.experiments import EXPERIMENT, FIGURE
 from fedloom.cli.shared import (
     DATA_GROUPS,
@@ -118,7 +118,8 @@ def server_command(
             raise CheckpointError(f"{out} holds another experiment: choose another folder with --out")
         run = served(
             experiment, rules, out, listen, None if page == "none" else page, keys, revoked,
-            blank(experiment, shape, classes) if shape or classes else federated(undealt(experiment), data_folder),
+            blank(experiment, shape, classes) if shape or classes
+            else judging(experiment, federated(undealt(experiment), data_folder)),
             bool(shape or classes), pardon or [], quiet or json_,
         )  # fmt: skip
         figure = out / FIGURE

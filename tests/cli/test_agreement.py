@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.cli.agreement import about, blank, built, mine, owned, undealt
+from fedloom.cli.agreement import about, blank, built, judging, mine, owned, undealt
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError
@@ -58,6 +58,18 @@ def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
         owned(Experiment(clients=3), None)
     assert undealt(Experiment(clients=9)) == Experiment(partition="iid", clients=1)
     assert undealt(Experiment(partition="shards")) == Experiment(partition="shards")
+
+
+def test_a_server_judges_on_all_of_its_table(tmp_path: Path) -> None:
+    file = tmp_path / "judged.csv"
+    file.write_text("age,outcome\n" + "".join(f"{20 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
+    asked = Experiment(data=str(file), label="outcome")
+    found = judging(asked, federated(undealt(asked)))
+    assert sorted(found.examples("test")) == list(range(60))
+    split = asked.replace(split="stratified")
+    assert len(judging(split, federated(undealt(split))).examples("test")) == 12
+    own = Experiment()  # MNIST comes with a test set
+    assert len(judging(own, federated(undealt(own))).examples("test")) == 10_000
 
 
 def test_a_server_without_data_knows_shapes_and_classes() -> None:
