@@ -22,7 +22,7 @@ from fedloom.mixing.mixer import Identity
 from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
-from fedloom.runs.restore import identity
+from fedloom.runs.restore import identities
 from fedloom.runs.selection import lasts, roster
 from fedloom.tasks import Task
 
@@ -130,9 +130,8 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)
     among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
     rounds = lasts(order.selection, len(data), workers, experiment.rounds)
-    return Prepared(
-        experiment, data, order.selection, exchange, rounds, {**identity(data, task, algorithm, seed, None), **among}
-    )
+    [who] = identities(data, task, [algorithm], [seed])
+    return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among})
 
 
 def supported(algorithm: Method, task: Task) -> None:

@@ -26,6 +26,7 @@ from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.order import Order, Prepared, Refused, prepared
+from fedloom.runs.restore import difference
 from fedloom.runs.result import HISTORY, MODEL, WORKERS, Run
 from fedloom.runs.tally import Report, counters, report, row, statistics
 
@@ -105,10 +106,7 @@ class Attendance:
             raise CheckpointError(f"{self.folder} holds a run of one process: choose another folder")
         found = [*checkpoint.kept(self.own), *checkpoint.kept(self.own / LEAVING)]
         for one in found:
-            there, here = one.about["identity"], self.prepared.identity
-            differs = [name for name in {**here, **there} if there.get(name) != here.get(name)]
-            if differs:
-                was = ", ".join(f"{name} = {there.get(name)!r} there, {here.get(name)!r} here" for name in differs)
+            if was := difference(one.about["identity"], self.prepared.identity):
                 raise CheckpointError(f"{self.folder} holds another run ({was}): choose another folder")
         return {int(one.about["round"]): one for one in found}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method, ServerState
@@ -17,26 +18,41 @@ from fedloom.engines import Program
 from fedloom.engines.clock import Clock
 from fedloom.engines.keeping import widened
 from fedloom.errors import CheckpointError
+from fedloom.runs.fingerprint import fingerprint
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.result import measured
 from fedloom.runs.users import Users
 from fedloom.tasks import Task
-from fedloom.trees import member, stack, unflatten
+from fedloom.trees import flatten, member, stack, unflatten
 
 Identity = dict[str, Any]
 
 
-def identity(data: FederatedData, task: Task, algorithm: Method, seed: int, clock: Clock | None) -> Identity:
-    """What makes a run this run and no other; the rules for stopping it are not part of it."""
-    told = {"data": data.fingerprint, "task": task.name, "seed": int(seed), **algorithm.describe()}
-    return told | (clock.describe() if clock else {})
+def identities(
+    data: FederatedData, task: Task, algorithms: Sequence[Method], seeds: Sequence[int], clock: Clock | None = None
+) -> list[Identity]:
+    """What makes each run this run and no other; the rules for stopping it are not part of it."""
+    model, timed = {"model": fingerprint(task, data.columns)}, clock.describe() if clock else {}
+    same = {"data": data.fingerprint, "task": task.name}
+    return [{**same, "seed": int(seed), **a.describe(), **timed, **model}
+            for a, seed in zip(algorithms, seeds, strict=True)]  # fmt: skip
+
+
+def difference(there: Identity, here: Identity) -> str:
+    """How one run is not another; empty if it is. Models can only be compared if the same program traced both."""
+    differs = [k for k in {**here, **there} if k != "model" and there.get(k) != here.get(k)]
+    if differs:
+        return ", ".join(f"{k} = {there.get(k)!r} there, {here.get(k)!r} here" for k in differs)
+    one, other = there.get("model", {}), here.get("model", {})
+    comparable = one.get("traced") == other.get("traced")
+    return f"of another model, which is called {here['task']!r} too" if comparable and one != other else ""
 
 
 def restore(
-    program: Program, folders: Sequence[Path | None], identities: list[Identity]
+    program: Program, folders: Sequence[Path | None], who: Sequence[Identity]
 ) -> tuple[ServerState, list[History], list[Users]]:
     """The states, histories and users that stand in the folders, or those before the first round."""
-    found = [_stored(folder, who) if folder else None for folder, who in zip(folders, identities, strict=True)]
+    found = [_stored(folder, one) if folder else None for folder, one in zip(folders, who, strict=True)]
     fresh = program.init()
     if all(one is None for one in found):
         return fresh, [History() for _ in found], [Users() for _ in found]
@@ -47,11 +63,22 @@ def restore(
         states = [unflatten(member(fresh, i), one.arrays) for i, one in enumerate(kept)]
     except KeyError as error:
         raise CheckpointError(f"the checkpoint lacks {error}: it is of another model") from error
+    for state in states:
+        same_shapes(fresh, state)
     return (
         program.place(stack(evened(states))),
         [from_rows(one.about["rows"]) for one in kept],
         [measured(one) for one in kept],
     )
+
+
+def same_shapes(fresh: ServerState, state: ServerState) -> None:
+    """Raise a :class:`CheckpointError` unless a model's arrays are those that it begins with."""
+    begun, found = flatten(member(fresh, 0).variables), flatten(state.variables)
+    for name, a in found.items():
+        if np.shape(a) != np.shape(begun[name]):
+            shapes = f"{np.shape(a)}, here {np.shape(begun[name])}"
+            raise CheckpointError(f"the checkpoint's {name} has the shape {shapes}: it is of another model")
 
 
 def evened(states: list[ServerState]) -> list[ServerState]:
@@ -71,9 +98,6 @@ def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
         warnings.warn(f"{trouble}; going on from the previous checkpoint", stacklevel=4)
     if stored is None:
         return None
-    there = stored.about["identity"]
-    differs = [k for k in {**who, **there} if there.get(k) != who.get(k)]
-    if differs:
-        was = ", ".join(f"{k} = {there.get(k)!r} there, {who.get(k)!r} here" for k in differs)
+    if was := difference(stored.about["identity"], who):
         raise CheckpointError(f"{folder} holds another run ({was}): choose another folder")
     return stored

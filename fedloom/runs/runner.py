@@ -13,7 +13,7 @@ from fedloom.engines.clock import Clock
 from fedloom.errors import DivergedError, UnknownName, choose, require, whole
 from fedloom.runs.checks import check, check_kinds, measured
 from fedloom.runs.ongoing import Ongoing, Race, Watch
-from fedloom.runs.restore import identity, restore
+from fedloom.runs.restore import identities, restore
 from fedloom.runs.result import Run
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
@@ -101,7 +101,8 @@ def train(
         check(algorithm, task, data)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
-    identities = [identity(data, task, a, s, settings.clock) for a, s in zip(algorithms, seeds, strict=True)]
+    kept = any(folder is not None for folder in folders)
+    who = identities(data, task, algorithms, seeds, settings.clock) if kept else [{} for _ in seeds]
     with ExitStack() as opened:
 
         def program(chosen: Sequence[int]) -> Program:
@@ -111,8 +112,8 @@ def train(
             return made
 
         all_in_one = program(range(len(seeds)))
-        state, histories, users = restore(all_in_one, folders, identities)
-        ongoing = Ongoing(all_in_one, program, settings, list(folders), identities, list(labels), algorithms, histories)
+        state, histories, users = restore(all_in_one, folders, who)
+        ongoing = Ongoing(all_in_one, program, settings, list(folders), who, list(labels), algorithms, histories)
         ongoing.users = users
         ongoing.watch, ongoing.race = watch, race
         return ongoing.run(state)

@@ -1,0 +1,101 @@
+"""Fingerprint: whether two tasks are the same model, by what they compute."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from fedloom.tasks import Batch, Task, Variables
+from fedloom.version import VERSION
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Key
+
+Feed = Callable[[bytes], None]
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def fingerprint(task: Task, columns: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """A hash of what a task computes of an example and its weights, constants included; and by whom that was traced,
+    for others may write the same program otherwise. The weights that it begins with do not count: a script that draws
+    them anew goes on with those that it has trained.
+    """
+    key = jax.random.key(0)
+    one = {name: jax.ShapeDtypeStruct((1, *column.shape[1:]), column.dtype) for name, column in columns.items()}
+
+    def whole(variables: Variables, batch: Batch, key: Key[Array, ""]) -> Any:
+        if task.client is not None:  # code of its own, which cannot be traced
+            return variables
+        return task.loss(variables, batch, key), task.metrics(variables, batch)
+
+    found = hashlib.sha256()
+    feed(found.update, jax.make_jaxpr(whole)(jax.eval_shape(task.init, key), one, key))
+    traced = f"fedloom {VERSION}, jax {jax.__version__}, {jax.default_backend()}"
+    return {"traced": traced, "sha256": found.hexdigest()}
+
+
+def feed(out: Feed, value: Any) -> None:
+    """Put a program, or whatever else stands in one, into a hash: the same for all that compute the same by the same
+    steps, whatever they are called and whoever was traced before.
+    """
+    if isinstance(value, ClosedJaxpr):
+        feed(out, value.jaxpr)
+        feed(out, tuple(value.consts))
+    elif isinstance(value, Jaxpr):
+        _feed_steps(out, value)
+    elif isinstance(value, (jax.Array, np.ndarray)):
+        plain = np.asarray(jax.random.key_data(value) if _is_key(value) else value)
+        out(f"array {plain.dtype} {plain.shape} ".encode())
+        out(np.ascontiguousarray(plain).tobytes())
+    elif isinstance(value, Mapping):
+        for name in sorted(value, key=str):
+            out(f"{name}: ".encode())
+            feed(out, value[name])
+    elif isinstance(value, (tuple, list)):
+        out(f"{len(value)} of ".encode())
+        for one in value:
+            feed(out, one)
+    elif not callable(value):
+        out(f"{ADDRESS.sub('', repr(value))} ".encode())
+
+
+def _feed_steps(out: Feed, program: Jaxpr) -> None:
+    number: dict[Any, int] = {}
+
+    def told(variable: Any) -> None:
+        if isinstance(variable, Literal):
+            feed(out, np.asarray(variable.val))
+        else:
+            out(f" {number.setdefault(variable, len(number))} {variable.aval.str_short()}".encode())
+
+    variable: Any
+    for variable in (*program.constvars, *program.invars):
+        told(variable)
+    for step in used(program):
+        out(f"\n{step.primitive.name}".encode())
+        for variable in (*step.invars, *step.outvars):
+            told(variable)
+        feed(out, {name: value for name, value in step.params.items() if name != "name"})
+    for variable in program.outvars:
+        told(variable)
+
+
+def used(program: Jaxpr) -> list[Any]:
+    """The steps whose results somebody uses: a library that is used for the first time may leave others."""
+    needed, found = {v for v in program.outvars if not isinstance(v, Literal)}, []
+    for step in reversed(program.eqns):
+        if not needed.isdisjoint(step.outvars):
+            needed |= {v for v in step.invars if not isinstance(v, Literal)}
+            found.append(step)
+    return found[::-1]
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)

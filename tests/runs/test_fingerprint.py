@@ -1,0 +1,59 @@
+"""What makes two models the same."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedloom as fl
+from fedloom.data import FederatedData
+from fedloom.errors import CheckpointError
+from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.restore import difference
+from fedloom.tasks import Task
+
+COLUMNS = {"x": np.zeros((3, 5), np.float32), "y": np.zeros(3, np.int32)}
+
+
+def model(
+    hidden: int = 4, act: Callable[[jax.Array], jax.Array] = jax.nn.relu, scale: float = 1.0, seed: int = 0
+) -> Task:
+    """Two layers that are always called the same."""
+    draw = np.random.default_rng(seed)
+    first, second, weights = draw.normal(size=(5, hidden)), draw.normal(size=(hidden, 2)), jnp.array([1.0, scale])
+    return fl.tasks.from_function(
+        lambda key: {"first": jnp.float32(first), "second": jnp.float32(second)},  # noqa: ARG005
+        lambda params, x: act(x @ params["first"]) @ params["second"] * weights,
+        name="mine",
+    )
+
+
+def test_a_model_is_known_by_what_it_computes() -> None:
+    same = fingerprint(model(), COLUMNS)
+    assert same == fingerprint(model(), COLUMNS) == fingerprint(model(seed=1), COLUMNS)  # it may begin elsewhere
+    for other in (model(hidden=3), model(act=jnp.tanh), model(scale=2.0), fl.tasks.two_nn(5, hidden=4, classes=2)):
+        assert fingerprint(other, COLUMNS) != same
+
+
+def test_what_another_version_traced_is_not_compared() -> None:
+    here = {"task": "mine", "lr": 1, "model": {"traced": "jax 2", "sha256": "b"}}
+    assert difference({**here, "model": {"traced": "jax 1", "sha256": "a"}}, here) == ""
+    assert difference({"task": "mine", "lr": 1}, here) == ""  # kept by a version that did not look
+    assert difference({**here, "model": {"traced": "jax 2", "sha256": "a"}}, here).startswith("of another model")
+    assert difference({**here, "lr": 2}, here) == "lr = 2 there, 1 here"
+
+
+@pytest.mark.parametrize("rounds", [2, 1])
+def test_a_folder_is_not_gone_on_with_by_another_model_of_the_same_name(
+    generated: Callable[..., FederatedData], tmp_path: object, rounds: int
+) -> None:
+    data, work = generated([8, 8], features=5, classes=2), fl.fedavg(fraction=1.0)
+    fl.run(data, model(), work, rounds=1, evaluate="train", directory=f"{tmp_path}/run")
+    for other in (model(hidden=3), model(act=jnp.tanh)):
+        with pytest.raises(CheckpointError, match="holds another run .of another model, which is called 'mine' too"):
+            fl.run(data, other, work, rounds=rounds, evaluate="train", directory=f"{tmp_path}/run")
+    went = fl.run(data, model(seed=1), work, rounds=2, evaluate="train", directory=f"{tmp_path}/run")
+    alone = fl.run(data, model(), work, rounds=2, evaluate="train")
+    assert went.history.last("train_loss") == alone.history.last("train_loss")
