@@ -36,6 +36,7 @@ from fedloom.runs.checkpoint import write_text
 from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.fields import convert
+from fedloom.runs.lock import alone
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
@@ -168,11 +169,11 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     points = combinations(algorithm, axes, seeds)
     data = build(experiment, folder, manner, [point.algorithm for point in points])
     task = experiment.build_task(data)
-    for point in points:
-        fields = dict(part.split("=") for part in point.label.split(","))
-        write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())
     rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
-    with report.live(errors, experiment.stop(), manner.shows) as watch:
+    with alone(folder, "sweep"), report.live(errors, experiment.stop(), manner.shows) as watch:
+        for point in points:
+            fields = dict(part.split("=") for part in point.label.split(","))
+            write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())
         runs = sweep(data, task, algorithm, seeds=seeds, directory=folder, evaluate=experiment.splits, watch=watch,
                      users=experiment.users == "yes", clock=experiment.build_clock(), engine=experiment.build_engine(),
                      **rules, **axes)  # fmt: skip
@@ -193,6 +194,17 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
     if central:
         experiment.centrally(1)  # raises what would otherwise be raised after the run
     data = build(experiment, folder, manner, [experiment.build_algorithm()])
+    with alone(folder):
+        begun = folder / EXPERIMENT
+        if begun.exists() and Experiment.read(begun).replace(rounds=1, target=None) != experiment.replace(
+            rounds=1, target=None
+        ):
+            raise CheckpointError(f"{folder} holds another experiment: choose another folder")
+        gone(experiment, data, folder, manner, central)
+
+
+def gone(experiment: Experiment, data: FederatedData, folder: Path, manner: Manner, central: bool) -> None:
+    """The same in a folder in which nobody else works."""
     if central:
         (folder / CENTRAL).mkdir(parents=True, exist_ok=True)
     runs, passes = [trained(experiment, data, folder, manner)], 0.0

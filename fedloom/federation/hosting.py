@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import signal
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,9 +34,10 @@ from fedloom.federation.points import from_environment
 from fedloom.federation.revoked import Revoked
 from fedloom.federation.service import Service
 from fedloom.federation.status import status
+from fedloom.runs.lock import alone, is_held
 from fedloom.runs.result import HISTORY, MODEL, Run
 
-JOURNAL, FILES, LOG, LOCK = "journal.sqlite", "files", "log.jsonl", "lock"
+JOURNAL, FILES, LOG = "journal.sqlite", "files", "log.jsonl"
 LINGER = 60.0  # seconds that a server stays after the end, for participants to fetch the final model
 GRACE = 0.3  # seconds for participants to hear that a server leaves
 
@@ -85,7 +85,7 @@ async def hosted(course: Course, place: Place) -> Run:
     """The same inside an event loop."""
     many_files()
     place.folder.mkdir(parents=True, exist_ok=True)
-    with alone(place.folder), (place.folder / LOG).open("a", encoding="utf-8") as file:
+    with alone(place.folder, "server"), (place.folder / LOG).open("a", encoding="utf-8") as file:
         log, reach = sparing(several(place.log, lines(file))), from_environment()
         journal = Journal(place.folder / JOURNAL, reach)
         try:
@@ -195,35 +195,6 @@ def many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Inside, no other server works in this folder."""
-    import fcntl
-
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CheckpointError(f"another server works in {folder}") from None
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def is_served(folder: Path) -> bool:
-    """Whether a server works in this folder."""
-    import fcntl
-
-    try:
-        with (folder / LOCK).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
 @asynccontextmanager
 async def signals() -> AsyncIterator[asyncio.Event]:
     """Inside, an event that is set when somebody asks this process to end: Ctrl-C, or ``kill``."""
@@ -251,7 +222,7 @@ def standing(folder: Path) -> Mapping[str, Any]:
         members = journal.members()
         return {
             "run": about.get("run", ""), "round": len(journal.rows()),
-            "state": ("in a round" if under_way else "between rounds") if is_served(folder) else "no server is there",
+            "state": ("in a round" if under_way else "between rounds") if is_held(folder) else "no server is there",
             "participants": [vars(member) for member in members.values()],
             "history": journal.rows(), "refused": [vars(refused) for refused in journal.refusals()],
             "aborted": journal.voided(),

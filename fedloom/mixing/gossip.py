@@ -14,7 +14,7 @@ from fedloom.combine.replies import Replies
 from fedloom.errors import choose, require
 from fedloom.mixing.graph import GRAPHS, Graph, graph, parsed
 from fedloom.mixing.matrix import WEIGHTS, checked, push, weights
-from fedloom.mixing.mixer import Few, Mixer, checksum
+from fedloom.mixing.mixer import Few, Mixer, as_many, checksum
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -54,6 +54,11 @@ class Gossip(Few):
         """Their shares in this round."""
         assert replies.round is not None
         return jnp.asarray(self.share)[replies.round % len(self.share)]
+
+    def sized(self, clients: int) -> Gossip:
+        """The same, if it is for so many workers."""
+        as_many(clients, self.index.shape[-2], "a mixing matrix")
+        return self
 
     @property
     def graph(self) -> Graph:
@@ -154,13 +159,18 @@ def topology(name: str = "ring", by: str = "metropolis", **options: float) -> To
 
 
 def from_matrix(*matrices: np.ndarray, name: str = "matrix") -> Gossip:
-    """Gossip by matrices whose rows sum to one: one a round, in turn.
+    """Gossip by matrices whose rows sum to one: one a round, in turn; several may be stacked. Nothing else is asked of
+    them: if columns do not sum to one the mean of all models drifts, and who is cut off stays apart.
 
     >>> from_matrix(np.array([[0.5, 0.5], [0.5, 0.5]])).index.tolist()
     [[[0, 1], [1, 0]]]
     """
     require(len(matrices) > 0, "matrices", "at least one", 0)
-    return Gossip(*_few([checked(np.asarray(w, float)) for w in matrices]), name=name)
+    given = [np.asarray(w, float) for w in matrices]
+    for w in given:
+        require(w.ndim in (2, 3), "a mixing matrix", "K × K, or several stacked", w.shape)
+    every = [one for w in given for one in (w if w.ndim == 3 else [w])]
+    return Gossip(*_few([checked(w) for w in every]), name=name)
 
 
 def _few(matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:

@@ -59,22 +59,31 @@ class Graph:
     @cached_property
     def is_connected(self) -> bool:
         """Whether what one knows comes to everybody in time, along the directions in which workers hear."""
-        return _reaches_all(self.heard) and (self.is_mutual or _reaches_all(self.heard.T))
+        return not self.apart
+
+    @cached_property
+    def apart(self) -> tuple[int, ...]:
+        """The workers that what the first knows never comes to, or whose own never comes to the first."""
+        there = reached(self.heard)
+        return tuple(np.flatnonzero(~(there & (there if self.is_mutual else reached(self.heard.T)))).tolist())
 
     def connected(self) -> Graph:
         """The same, or an :class:`ArgumentError`."""
-        require(self.is_connected, "a topology", "connected: what one learns must come to everybody", self.name)
+        many = " …" if len(self.apart) > 8 else ""
+        told = f"{self.name}: worker 0 and {', '.join(map(str, self.apart[:8]))}{many} do not both hear of each other"
+        require(self.is_connected, "a topology", "connected, for what one learns must come to everybody", told)
         return self
 
 
-def _reaches_all(heard: np.ndarray) -> bool:
-    reached = np.zeros(len(heard), bool)
-    reached[0] = True
+def reached(heard: Bool[np.ndarray, "K K"]) -> Bool[np.ndarray, " K"]:
+    """Who hears of worker 0, from itself or from others."""
+    found = np.zeros(len(heard), bool)
+    found[0] = True
     while True:
-        more = reached | heard[:, reached].any(axis=1)
-        if (more == reached).all():
-            return bool(reached.all())
-        reached = more
+        more = found | heard[:, found].any(axis=1)
+        if (more == found).all():
+            return found
+        found = more
 
 
 def mutual(name: str, workers: int, pairs: Iterable[tuple[int, int]]) -> Graph:

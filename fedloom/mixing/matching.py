@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from fedloom.combine.replies import Replies
 from fedloom.errors import require
 from fedloom.mixing.graph import Graph, graph, networkx
-from fedloom.mixing.mixer import Few, checksum
+from fedloom.mixing.mixer import Few, as_many, checksum
 from fedloom.shuffle import shuffle, words
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
@@ -82,6 +82,11 @@ class Matcha(Meeting):
     probability: Float[Array | np.ndarray, " M"]
     share: Float[Array, ""] | float
     name: str = static()
+
+    def sized(self, clients: int) -> Matcha:
+        """The same, if it is for so many workers."""
+        as_many(clients, self.partner.shape[-1], "MATCHA's topology")
+        return self
 
     def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Who:  # noqa: ARG002
         """Oneself, and whom one meets in each matching that is used."""

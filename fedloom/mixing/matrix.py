@@ -90,7 +90,8 @@ def weights(name: str, graph: Graph) -> W:
 
 
 def checked(w: W) -> W:
-    """The same, if its rows sum to one."""
+    """The same, if it is a square whose rows sum to one."""
+    require(w.ndim == 2 and w.shape[0] == w.shape[1] > 0, "a mixing matrix", "a square", w.shape)
     sums = w.sum(axis=1)
     worst = int(np.argmax(np.abs(sums - 1)))
     require(
@@ -117,4 +118,5 @@ def zeta(w: W) -> float:
 
 
 def _mutual(graph: Graph, name: str) -> None:
-    require(graph.is_mutual, "weights", "uniform on a graph whose workers do not all hear each other", name)
+    need = "uniform where not all who hear somebody are heard by it (--neighbours, by=)"
+    require(graph.is_mutual, f"the weights of {graph.name}", need, name)

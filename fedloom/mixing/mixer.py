@@ -151,6 +151,11 @@ def broken(models: Variables) -> Bool[Array, " K"]:
     return jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
 
 
+def as_many(clients: int, workers: int, what: str) -> None:
+    """Raise an :class:`ArgumentError` unless a mixer is for as many workers as there are clients."""
+    require(clients == workers, what, f"for {clients:,} workers, as many as there are clients", f"for {workers:,}")
+
+
 class Few(Mixer):
     """Everybody averages a few, whom :meth:`Mixer.pick` names: oneself first."""
 

@@ -21,14 +21,16 @@ def check_kinds(algorithm: object, task: object, data: object) -> None:
     require(isinstance(algorithm, Method), "algorithm", "an algorithm, such as fl.fedavg()", told(algorithm))
 
 
-def check(algorithm: Method, task: Task, data: FederatedData) -> None:
+def check(algorithm: Method, task: Task, data: FederatedData, workers: int | None = None) -> None:
     """Raise an :class:`ArgumentError` unless the model takes the data's examples and tells its classes apart, cohorts
-    are large enough, and everybody has the data on which models are judged.
+    are large enough, and everybody has the data on which models are judged. There is a worker for every client, unless
+    it is said how many there are.
     """
     if data.classes < 2 and data.class_names:
         raise DataError(f"{data.name} has nothing to tell apart: all examples are {data.class_names[0]!r}")
-    algorithm, metrics = algorithm.sized(len(data)), None if task.client else measured(task, data)
-    users, few = len(data), f"enough for {algorithm.least} of {len(data):,} users to meet"
+    users = workers or len(data)
+    algorithm, metrics = algorithm.sized(users), None if task.client else measured(task, data)
+    few = f"enough for {algorithm.least} of {users:,} users to meet"
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     algorithm.local.check(model)

@@ -124,7 +124,7 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
     supported(algorithm, task)
-    check(algorithm, task, data)
+    check(algorithm, task, data, workers)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
     way = Served if isinstance(algorithm, Algorithm) else Along
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)

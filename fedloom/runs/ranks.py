@@ -12,6 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fedloom.engines.mailbox import Mailbox
 from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.interrupt import interruptible
+from fedloom.runs.lock import alone
 from fedloom.runs.order import Order, Prepared, Refused, prepared
 from fedloom.runs.restore import difference
 from fedloom.runs.result import HISTORY, MODEL, WORKERS, Run
@@ -54,6 +56,7 @@ class Attendance:
         self.moments: deque[Moment] = deque(maxlen=2)
         self.history, self.workers = History(), list[dict[str, Any]]()
         self.verdict = ""
+        self.held = ExitStack()  # the folder, at rank 0
         self.began = time.perf_counter()
 
     @property
@@ -63,6 +66,11 @@ class Attendance:
 
     def run(self) -> Run | None:
         """Attend until the run has stopped; at rank 0 what came of it."""
+        with self.held:
+            return self.attend()
+
+    def attend(self) -> Run | None:
+        """The same, in a folder in which nobody else works."""
         self.prepare()
         round, verdict = self.begin()
         with interruptible() as asked:
@@ -82,6 +90,8 @@ class Attendance:
         trouble, found = None, dict[int, checkpoint.Checkpoint]()
         try:
             self.prepared: Prepared = prepared(self.order, self.mailbox)
+            if self.world.rank == 0:
+                self.held.enter_context(alone(self.folder))
             found = self.kept()
         except (FedloomError, OSError) as error:
             trouble = str(error)

@@ -12,6 +12,7 @@ from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import DivergedError, UnknownName, choose, require, whole
 from fedloom.runs.checks import check, check_kinds, measured
+from fedloom.runs.lock import alone
 from fedloom.runs.ongoing import Ongoing, Race, Watch
 from fedloom.runs.restore import identities, restore
 from fedloom.runs.result import Run
@@ -111,6 +112,9 @@ def train(
             opened.callback(made.close)
             return made
 
+        for folder in folders:
+            if folder is not None:
+                opened.enter_context(alone(folder))
         all_in_one = program(range(len(seeds)))
         state, histories, users = restore(all_in_one, folders, who)
         ongoing = Ongoing(all_in_one, program, settings, list(folders), who, list(labels), algorithms, histories)

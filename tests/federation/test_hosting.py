@@ -11,15 +11,16 @@ from safetensors.numpy import load_file
 import fedloom as fl
 from fedloom.algorithms import Algorithm
 from fedloom.data import FederatedData
-from fedloom.errors import ArgumentError, CheckpointError
+from fedloom.errors import ArgumentError
 from fedloom.federation.authority import init, issue
 from fedloom.federation.course import course
-from fedloom.federation.hosting import Place, alone, hosted, standing
+from fedloom.federation.hosting import Place, hosted, standing
 from fedloom.federation.joining import Joined, Way, joined
 from fedloom.federation.participant import Rejected
 from fedloom.federation.rules import Rules
 from fedloom.federation.trainer import LocalTrainer
 from fedloom.runs import Run
+from fedloom.runs.lock import alone
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
 from fedloom.trees import flatten, member
@@ -128,11 +129,6 @@ def test_only_this_machine_may_go_without_certificates(tmp_path: Path) -> None:
         asyncio.run(hosted(run, Place(tmp_path, "0.0.0.0:0")))
     with pytest.raises(ArgumentError, match=r"server must be this machine's own"):
         asyncio.run(joined(LocalTrainer(part(0), lambda said: (TASK, WORK)), Way("example.org:1", tmp_path), ""))  # noqa: ARG005
-
-
-def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
-    with alone(tmp_path), pytest.raises(CheckpointError, match=r"another server works in"), alone(tmp_path):
-        pass
 
 
 def test_nobody_waits_for_a_server_for_ever_who_does_not_want_to(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fedloom.errors import ArgumentError, UnknownName
+from fedloom.mixing import from_matrix, gossip, matcha, pushed
 from fedloom.mixing.graph import GRAPHS, graph
 from fedloom.mixing.matrix import (
     checked,
@@ -51,7 +52,19 @@ def test_the_best_weights_of_a_line_are_known() -> None:
 def test_bad_matrices() -> None:
     with pytest.raises(ArgumentError, match=r"a mixing matrix must be one whose rows sum to 1 \(row 1\), but is 0.5"):
         checked(np.array([[1.0, 0.0], [0.25, 0.25]]))
-    with pytest.raises(ArgumentError, match="weights must be uniform on a graph whose workers do not all hear"):
+    with pytest.raises(ArgumentError, match=r"a mixing matrix must be a square, but is \(1, 2\)"):
+        checked(np.array([[0.5, 0.5]]))
+    with pytest.raises(ArgumentError, match=r"weights of exponential must be uniform where .* \(--neighbours, by=\)"):
         metropolis(graph("exponential", 8))
     with pytest.raises(UnknownName, match="weights must be one of metropolis, optimised, uniform, but is 'fair'"):
         weights("fair", graph("ring", 5))
+
+
+def test_a_mixer_is_for_as_many_workers_as_there_are() -> None:
+    for mixer in (from_matrix(np.eye(4)), matcha("ring", 4), gossip("ring", 4), pushed("ring", 4)):
+        assert mixer.sized(4) is mixer
+        with pytest.raises(ArgumentError, match="for 6 workers, as many as there are clients, but is 'for 4'"):
+            mixer.sized(6)
+    assert len(from_matrix(np.stack([np.eye(4), np.eye(4)])).index) == 2
+    with pytest.raises(ArgumentError, match="a mixing matrix must be K × K, or several stacked, but is"):
+        from_matrix(np.ones(4))
