@@ -10,6 +10,7 @@ from fedloom.combine import Reading
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.tasks import Task
+from fedloom.tasks.activation import last
 
 
 def check_kinds(algorithm: object, task: object, data: object) -> None:
@@ -60,6 +61,9 @@ def measured(task: Task, data: FederatedData) -> set[str]:
             if wrong := fits(shapes, data.columns["y"].shape[1:], data.classes):
                 told = f"{task.name} with outputs of shape {shapes}"
                 raise ArgumentError("task", f"one whose outputs are {wrong}", told)
+            if task.squashes and last(outputs, jax.eval_shape(task.init, jax.random.key(0)), one["x"]) == task.squashes:
+                need = f"one that leaves the {task.squashes} to its loss, and gives logits"
+                raise ArgumentError("task", need, f"{task.name}, which ends in a {task.squashes}")
         found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), one)
     except ArgumentError:
         raise

@@ -26,6 +26,8 @@ def cross_entropy(logits: Float[Array, "batch classes"], labels: Int[Array, " ba
     >>> print(f"{cross_entropy(jnp.zeros((1, 4)), jnp.array([2]))[0]:.4f}")
     1.3863
     """
+    whole = not jnp.issubdtype(labels.dtype, jnp.floating)
+    require(whole, "labels", "whole numbers, which class it is (squared_error is for others)", str(labels.dtype))
     chosen = labels[:, None] == jnp.arange(logits.shape[-1])
     return -jnp.sum(jnp.where(chosen, jax.nn.log_softmax(widened(logits)), 0), axis=-1)
 
@@ -45,11 +47,13 @@ class Objective:
         metrics: (outputs, batch) → each metric of each example and, under ``count``, what those values are out of;
             see :class:`fedloom.tasks.Task`.
         fits: (shape of the outputs, shape of the labels, how many classes at least) → what they should be, or nothing.
+        squashes: the activation that the loss has in itself, so that outputs must be without: ``softmax``, ``sigmoid``.
     """
 
     loss: Losses
     metrics: Callable[[PyTree, Batch], dict[str, Float[Array, " batch"]]]
     fits: Callable[[PyTree, tuple[int, ...], int], str] = lambda outputs, labels, classes: ""  # noqa: ARG005
+    squashes: str = ""
 
 
 def _classes() -> Objective:
@@ -67,7 +71,7 @@ def _classes() -> Objective:
         right = isinstance(shape, tuple) and len(shape) == 1 and not labels
         return "" if right and shape[0] >= classes else f"one number for each {_of(classes, 'class', 'classes')}"
 
-    return Objective(loss, metrics, fits)
+    return Objective(loss, metrics, fits, "softmax")
 
 
 def _labels() -> Objective:
@@ -84,7 +88,7 @@ def _labels() -> Objective:
         losses, correct = (_mean(a) for a in each(logits, batch))
         return {"loss": losses, "accuracy": correct, "count": jnp.ones_like(losses)}
 
-    return Objective(loss, metrics, _one_each("label"))
+    return Objective(loss, metrics, _one_each("label"), "sigmoid")
 
 
 def _numbers() -> Objective:
@@ -124,7 +128,7 @@ def _tokens() -> Objective:
         right = isinstance(shape, tuple) and len(shape) == 2 and shape[:1] == labels and shape[1] >= classes
         return "" if right else f"one number for each {_of(classes, 'token', 'tokens')} at each of {labels} places"
 
-    return Objective(loss, metrics, fits)
+    return Objective(loss, metrics, fits, "softmax")
 
 
 def _one_each(kind: str) -> Callable[[PyTree, tuple[int, ...], int], str]:
@@ -237,4 +241,4 @@ def supervised(
     def predicted(variables: Variables, x: Array) -> PyTree:
         return extra(apply(variables, x, None)[0])[0]
 
-    return Task(name, init, losses, measured, classes, predicted, goal.fits, give_back)
+    return Task(name, init, losses, measured, classes, predicted, goal.fits, give_back, squashes=goal.squashes)

@@ -46,6 +46,7 @@ class Task:
         give_back: variables → the user's own model, with them in it.
         client: a client's examples by part → the client, which trains and judges by its own code (see
             :mod:`fedloom.clients`); there is then nothing to compile, and loss and metrics are never called.
+        squashes: the activation that the loss has in itself, which outputs must be without.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Task:
     fits: Callable[[PyTree, tuple[int, ...], int], str] | None = None
     give_back: Callable[[Variables], Any] | None = None
     client: Callable[[dict[str, Batch]], Any] | None = None
+    squashes: str = ""
