@@ -101,8 +101,9 @@ def number(argument: str, value: object, requirement: str, holds: Callable[[floa
     Traceback (most recent call last):
     fedloom.errors.ArgumentError: alpha must be above 0, but is nan
     """
-    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
-    require(good and holds(float(value)), argument, requirement, value)  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ArgumentError(argument, f"a number {requirement}", value)
+    require(bool(np.isfinite(value)) and holds(float(value)), argument, requirement, value)
 
 
 def choose(argument: str, name: str, choices: dict[str, T]) -> T:

@@ -11,7 +11,7 @@ from fedloom.algorithms.algorithm import cohort
 from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
-from fedloom.local import Local, Sent, sgd
+from fedloom.local import Local, Sent, given
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -111,5 +111,5 @@ def ifca(
     >>> ifca(3, lr=0.1).clusters
     3
     """
-    require(local is None or not local_options, "local", "given alone, or by its arguments", sorted(local_options))
-    return Clustered(local or sgd(**local_options), weighting, fraction, clusters).checked()
+    work = given(local, local_options, "clusters", "fraction", "local", "weighting")
+    return Clustered(work, weighting, fraction, clusters).checked()

@@ -8,8 +8,7 @@ from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.server import Server, server
 from fedloom.combine.combiner import Combiner, mean
 from fedloom.combine.weighting import Weighting, by_size
-from fedloom.errors import require
-from fedloom.local import Local, sgd
+from fedloom.local import Local, given
 
 
 def fedavg(
@@ -34,5 +33,5 @@ def fedavg(
     >>> fedavg(fraction=0.1, epochs=5, batch_size=10, lr=0.1).local.epochs
     5
     """
-    require(local is None or not local_options, "local", "given alone, or by its arguments", sorted(local_options))
-    return Algorithm(local or sgd(**local_options), server, weighting, fraction, combiner).checked()
+    work = given(local, local_options, "fraction", "local", "server", "weighting", "combiner")
+    return Algorithm(work, server, weighting, fraction, combiner).checked()

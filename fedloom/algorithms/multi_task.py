@@ -30,7 +30,7 @@ from fedloom.algorithms.dpa_sgd import mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.errors import ArgumentError, require
-from fedloom.local import sgd
+from fedloom.local import given, sgd
 from fedloom.local.related import SLOPE, STRENGTH, Related
 from fedloom.mixing import Gossip, Mixer, Topology, personal
 from fedloom.tasks.task import Variables
@@ -257,4 +257,4 @@ def fedavg_mtl(
     """Federated averaging with multi-task learning: a server averages everybody's features by their data, and keeps one
     Ω of all outputs. The arguments are those of :func:`dpa_sgd_mtl` and :func:`fedloom.local.sgd`.
     """
-    return MultiTask(Related(sgd(**options)), personal(), 1.0, lambdas, eta, output, upper, one=True).checked()
+    return MultiTask(Related(given(None, options)), personal(), 1.0, lambdas, eta, output, upper, one=True).checked()

@@ -12,7 +12,7 @@ from fedloom.algorithms.algorithm import cohort
 from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
-from fedloom.local import Local, sgd
+from fedloom.local import Local, given
 from fedloom.mixing import Mixer, identity, neighbours, personal
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
@@ -143,5 +143,4 @@ def local_only(*, fraction: float = 0.1, local: Local | None = None, **local_opt
 
 
 def _made(mixer: Mixer, fraction: float, local: Local | None, options: dict[str, Any]) -> Personalised:
-    require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
-    return Personalised(local or sgd(**options), mixer, fraction).checked()
+    return Personalised(given(local, options, "fraction", "local"), mixer, fraction).checked()

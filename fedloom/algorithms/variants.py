@@ -9,7 +9,7 @@ from fedloom.algorithms.algorithm import Algorithm
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.combine import fair
 from fedloom.errors import require
-from fedloom.local import Local, sgd
+from fedloom.local import Local, given
 
 TOGETHER = ("fraction", "server", "weighting", "combiner")  # what is federated averaging's; the rest is local work's
 
@@ -17,8 +17,7 @@ TOGETHER = ("fraction", "server", "weighting", "combiner")  # what is federated 
 def _around(make: Any, local: Local | None, options: dict[str, Any]) -> Algorithm:
     """Federated averaging whose local work is made by a function of plain local work."""
     shared = {name: options.pop(name) for name in TOGETHER if name in options}
-    require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
-    return fedavg(local=make(local or sgd(**options)), **shared)
+    return fedavg(local=make(given(local, options, *TOGETHER, "local")), **shared)
 
 
 def fedprox(mu: float = 0.01, *, local: Local | None = None, **options: Any) -> Algorithm:

@@ -24,6 +24,7 @@ from fedloom.runs.ranks import INTERRUPTED, Attendance, diverged
 from fedloom.runs.result import Run
 from fedloom.runs.selection import SELECTIONS
 
+PATIENCE = 60.0  # seconds
 KNOWN = ", ".join(f"{name} ({meaning})" for name, meaning in SELECTIONS.items())
 
 
@@ -33,7 +34,7 @@ def peers_command(
     out: Out = None,
     selection: Annotated[str, typer.Option(help=f"whose examples workers train on: {KNOWN}")] = "all",
     workers: Annotated[Optional[int], typer.Option(help="how many, if not one a user")] = None,  # noqa: UP045
-    timeout: Annotated[float, typer.Option(help="seconds after which a rank that does not answer is given up")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="seconds after which a silent rank is given up")] = PATIENCE,
     delay: Annotated[str, typer.Option(help="seconds to hold models back; several for ranks in turn: 0,0.3")] = "0",
     save_every: Annotated[int, typer.Option(help="rounds between checkpoints")] = 10,
     data_folder: DataFolder = None,
@@ -54,11 +55,11 @@ def peers_command(
       mpirun -n 2 fedloom peers experiment.toml --workers 8 --selection random --delay 0,0.3
     """
     with told(debug):
-        require(timeout > 0, "timeout", "above 0 seconds", timeout)
         here = world()
-    mailbox = Mailbox(here, timeout)
+    mailbox = Mailbox(here, timeout if timeout > 0 else PATIENCE)
 
     def write() -> Order:
+        require(timeout > 0, "timeout", "above 0 seconds", timeout)
         choose("selection", selection, SELECTIONS)
         experiment, delays = described(file, fields), tuple(checked_delays(delay))
         experiment.leave_alone("engine", "over MPI, where every rank computes on its own")

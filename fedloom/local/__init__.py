@@ -6,7 +6,7 @@ from fedloom.local.messages import Reply, Sent
 from fedloom.local.private import Private, private
 from fedloom.local.proximal import Proximal, proximal
 from fedloom.local.scaffold import Scaffold, scaffold
-from fedloom.local.sgd import Sgd, sgd
+from fedloom.local.sgd import Sgd, given, sgd
 
 __all__ = [
     "Around",
@@ -22,6 +22,7 @@ __all__ = [
     "Turn",
     "Work",
     "ditto",
+    "given",
     "private",
     "proximal",
     "scaffold",

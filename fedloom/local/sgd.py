@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedloom.errors import choose, number, require, whole
+from fedloom.errors import UnknownName, choose, number, require, whole
 from fedloom.local.local import Local, Step, Turn, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.shuffle import shuffle
@@ -223,3 +224,19 @@ def sgd(
     """
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
     return Sgd(lr, decay, epochs, batch_size, microbatch, chosen, period).checked()
+
+
+def given(local: Local | None, options: Mapping[str, Any], *others: str) -> Local:
+    """Local work, or SGD by its arguments; an unknown one lists these, and what else an algorithm takes.
+
+    >>> given(None, {"learning_rate": 0.1}, "fraction")
+    Traceback (most recent call last):
+    fedloom.errors.UnknownName: an argument must be one of batch_size, decay, epochs, fraction, lr, microbatch, \
+optimizer, period, but is 'learning_rate'
+    """
+    require(local is None or not options, "local", "given alone, or by its arguments", sorted(options))
+    known = list(inspect.signature(sgd).parameters)
+    for name in options:
+        if name not in known:
+            raise UnknownName("an argument", name, [*known, *others])
+    return local or sgd(**options)

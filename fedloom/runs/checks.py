@@ -68,7 +68,8 @@ def measured(task: Task, data: FederatedData) -> set[str]:
     except ArgumentError:
         raise
     except (TypeError, ValueError) as error:
-        raise ArgumentError("task", f"{fitting} ({str(error).splitlines()[0]})", task.name) from error
+        why = f"{fitting}, and given what is put in by inputs= if that is used ({str(error).splitlines()[0]})"
+        raise ArgumentError("task", why, task.name) from error
     return set(found) - {"count"}
 
 

@@ -123,7 +123,9 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     users = roster(order.selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
-    supported(algorithm, task)
+    ways = {name: getattr(experiment, name) for name in ("weighting", "combine") if name in experiment.changed()}
+    called = ", ".join([experiment.algorithm, *(f"{name} {way}" for name, way in ways.items())])
+    supported(algorithm, task, called)
     check(algorithm, task, data, workers)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
     way = Served if isinstance(algorithm, Algorithm) else Along
@@ -134,7 +136,7 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among})
 
 
-def supported(algorithm: Method, task: Task) -> None:
+def supported(algorithm: Method, task: Task, called: str) -> None:
     """Raise an :class:`ArgumentError` unless ranks can do it: what they send each other is models, and nothing else."""
     first = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     if isinstance(algorithm, Algorithm):
@@ -147,6 +149,4 @@ def supported(algorithm: Method, task: Task) -> None:
         "dpa-sgd, local, fedavg, fedsgd or fedprox, the mean weighted by size or uniform, over MPI (fedloom run knows "
         "them all)"
     )
-    told = algorithm.describe()
-    known = ("work", "combine", "clip", "mixing", "weighting")
-    require(able, "algorithm", what, next(f"{name} {told[name]}" for name in known if name in told))
+    require(able, "algorithm", what, called)
