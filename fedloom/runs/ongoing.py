@@ -7,8 +7,10 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
@@ -23,6 +25,7 @@ from fedloom.runs.restore import Identity
 from fedloom.runs.result import HISTORY, MODEL, USERS, WORKERS, Run
 from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users, present, summary
+from fedloom.tasks import Variables
 from fedloom.trees import flatten, member, stack
 
 Watch = Callable[[Sequence[History]], None]
@@ -167,7 +170,7 @@ class Ongoing:
         host: ServerState = jax.tree.map(np.array, state)
         self.finished[i] = Run(
             self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i],
-            self.passed[i] if self.program.clock else None,
+            self.passed[i] if self.program.clock else None, owned(self.algorithms[i], host), len(self.program.data),
         )  # fmt: skip
         if folder:
             self.write(i, host)
@@ -190,6 +193,13 @@ class Ongoing:
         users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
         checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
         checkpoint.write_text(folder / HISTORY, json.dumps({"label": self.labels[i], "rows": rows}, indent=1) + "\n")
+
+
+def owned(algorithm: Method, state: Any) -> Callable[[int], Variables]:
+    """The number of a client → its model."""
+    if not (algorithm.personal or algorithm.apart):
+        return lambda client: state.variables  # noqa: ARG005
+    return lambda client: jax.tree.map(np.asarray, algorithm.model(state, jnp.int32(client)))
 
 
 def by_worker(passed: Passed) -> list[dict[str, float]]:

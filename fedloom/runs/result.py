@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
 from fedloom.engines.clock import Passed
-from fedloom.errors import CheckpointError
+from fedloom.errors import CheckpointError, whole
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.users import Users, from_arrays
@@ -27,12 +28,15 @@ class Run:
     Arguments:
         label: what it is called in tables and figures.
         history: what was measured, round by round.
-        variables: the final model.
+        variables: the final model, the shared one: what clients keep for themselves is in the model :meth:`of` each.
+            Where there is no shared one, everybody's, one beside the other.
         stopped: why it stopped.
         diverged: whether its numbers ceased to be numbers.
         directory: where it is kept, if anywhere.
         users: how each client did, where that was asked for.
         passed: what passed by the clock, if there was one: the seconds and bytes of every worker.
+        own: the number of a client → its model, where a run was not loaded from its folder.
+        clients: how many there are.
     """
 
     label: str
@@ -43,6 +47,16 @@ class Run:
     directory: Path | None = None
     users: Users = field(default_factory=Users)
     passed: Passed | None = None
+    own: Callable[[int], Variables] | None = field(default=None, repr=False, compare=False)
+    clients: int = 0
+
+    def of(self, client: int) -> Variables:
+        """The model that a client uses: with the layers that are its own, or all its own, where there are such."""
+        if self.own is None:
+            text = "is loaded, and has the model that stands in its folder"
+            raise CheckpointError(f"{self.label} {text}: for a client's, call fl.run(…, directory=…) again")
+        whole("client", client, 0, self.clients - 1)
+        return self.own(client)
 
     def __repr__(self) -> str:
         return f"Run({self.label!r}: {int(self.history.last('round')):,} rounds, {self.stopped})"

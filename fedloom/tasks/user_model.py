@@ -35,6 +35,9 @@ def trained(variables: Variables, wanted: Mapping[str, tuple[int, ...]]) -> dict
     for name, shape in wanted.items():
         if name not in found:
             raise ArgumentError("variables", f"with {name} of shape {shape}", Told("without"))
+        if found[name].shape[1:] == tuple(shape):
+            several = Told(f"{len(found[name]):,} models, one for each: give back run.of(client)")
+            raise ArgumentError("variables", f"one model, with {name} of shape {tuple(shape)}", several)
         if found[name].shape != tuple(shape):
             raise ArgumentError(
                 "variables", f"with {name} of shape {tuple(shape)}", Told("of shape", found[name].shape)
