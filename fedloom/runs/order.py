@@ -123,7 +123,9 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     users = roster(order.selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
-    ways = {name: getattr(experiment, name) for name in ("weighting", "combine") if name in experiment.changed()}
+    ways = {
+        name: getattr(experiment, name) for name in ("weighting", "combine", "clip") if name in experiment.changed()
+    }
     called = ", ".join([experiment.algorithm, *(f"{name} {way}" for name, way in ways.items())])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)

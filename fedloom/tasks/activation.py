@@ -15,7 +15,8 @@ SHAPING = {"broadcast_in_dim", "convert_element_type", "copy", "optimization_bar
 def last(function: Callable[..., Any], *arguments: Any) -> str:
     """``softmax`` or ``sigmoid``, if that is what its first output comes out of.
 
-    >>> last(lambda x: jax.nn.softmax(x) * 1, 0.0), last(lambda x: jax.nn.softmax(x)[:, None], jax.numpy.zeros(2))
+    >>> x = jax.numpy.zeros(2)
+    >>> last(lambda x: 2 * jax.nn.softmax(x), x), last(lambda x: jax.nn.softmax(x)[:, None], x)
     ('', 'softmax')
     """
     program = jax.make_jaxpr(function)(*arguments).jaxpr

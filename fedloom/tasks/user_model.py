@@ -35,7 +35,7 @@ def trained(variables: Variables, wanted: Mapping[str, tuple[int, ...]]) -> dict
     for name, shape in wanted.items():
         if name not in found:
             raise ArgumentError("variables", f"with {name} of shape {shape}", Told("without"))
-        if found[name].shape[1:] == tuple(shape):
+        if found[name].ndim == len(shape) + 1 and found[name].shape[1:] == tuple(shape):
             several = Told(f"{len(found[name]):,} models, one for each: give back run.of(client)")
             raise ArgumentError("variables", f"one model, with {name} of shape {tuple(shape)}", several)
         if found[name].shape != tuple(shape):

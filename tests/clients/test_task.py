@@ -43,7 +43,7 @@ def test_it_is_called_as_the_kind_or_as_one_says() -> None:
 def test_the_model_is_given_back_by_the_client_or_as_arrays() -> None:
     assert fl.clients.task(LineClient).give_back(Variables({"w": np.float32(3)}, {})) == {"w": 3.0}
     assert fl.clients.task(Pair).give_back(Variables({"a": np.float32(3), "b.c": np.zeros((2, 1))}, {})) == ["a", "b.c"]
-    with pytest.raises(ArgumentError, match=r"variables must be with params.w of shape \(\)"):
+    with pytest.raises(ArgumentError, match=r"one model, with params.w of shape \(\), but is 2 models"):
         fl.clients.task(LineClient).give_back(Variables({"w": np.zeros(2)}, {}))
 
 

@@ -64,10 +64,10 @@ def test_four_ranks_agree_with_the_compiled_engine(tmp_path: Path) -> None:
     assert [rank for rank, _ in found["workers"]] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-@pytest.mark.parametrize(("combiner", "told"), [(median(), "combine median"), (clipped(1.0), "clip 1.0")])
-def test_replies_are_only_averaged(combiner: Combiner, told: str) -> None:
-    with pytest.raises(ArgumentError, match=f"the mean weighted by size or uniform, over MPI .*, but is '{told}'"):
-        supported(fedavg(combiner=combiner), logistic(inputs=4, classes=3))
+@pytest.mark.parametrize("combiner", [median(), clipped(1.0)])
+def test_replies_are_only_averaged(combiner: Combiner) -> None:
+    with pytest.raises(ArgumentError, match="the mean weighted by size or uniform, over MPI .*, but is 'fedavg, mine'"):
+        supported(fedavg(combiner=combiner), logistic(inputs=4, classes=3), "fedavg, mine")
 
 
 def test_more_ranks_than_workers_are_refused_everywhere(cases: dict[str, Any]) -> None:
