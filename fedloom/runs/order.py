@@ -123,10 +123,8 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     users = roster(order.selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
-    ways = {
-        name: getattr(experiment, name) for name in ("weighting", "combine", "clip") if name in experiment.changed()
-    }
-    called = ", ".join([experiment.algorithm, *(f"{name} {way}" for name, way in ways.items())])
+    ways = [f"{name} {way}" for name, way in experiment.changed().items() if name in ("weighting", "combine", "clip")]
+    called = ", ".join([experiment.algorithm, *ways])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
