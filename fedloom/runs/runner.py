@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import DivergedError, UnknownName, choose, require, whole
 from fedloom.runs.checks import check, check_kinds, measured
+from fedloom.runs.history import History
 from fedloom.runs.lock import alone
 from fedloom.runs.ongoing import Ongoing, Race, Watch
 from fedloom.runs.restore import identities, restore
@@ -53,7 +55,8 @@ def run(
         evaluate: the parts of the data on which models are evaluated.
         every: rounds between evaluations.
         seed: of everything random in the run.
-        users: whether each client of an evaluated round is measured on its own test data, before and after its work.
+        users: whether each client of an evaluated round is measured on its own test data (everybody's, where clients
+            have none), before and after its work.
         clock: on which machines and links it is to be: how long it would take there is measured too, and those that
             are lost or late do not count.
         directory: where to keep it. A run that stands there unfinished goes on where it stopped, with the same numbers.
@@ -119,6 +122,8 @@ def train(
                 opened.enter_context(alone(folder))
         all_in_one = program(range(len(seeds)))
         state, histories, users = restore(all_in_one, folders, who)
+        for folder, history in zip(folders, histories, strict=True):
+            tell_lacking(settings.splits, history, folder)
         ongoing = Ongoing(all_in_one, program, settings, list(folders), who, list(labels), algorithms, histories)
         ongoing.users = users
         ongoing.watch, ongoing.race = watch, race
@@ -132,3 +137,11 @@ def known(data: FederatedData, splits: str | Sequence[str]) -> tuple[str, ...]:
         if split not in data.splits:
             raise UnknownName("evaluate", split, data.splits)
     return tuple(splits)
+
+
+def tell_lacking(splits: Sequence[str], history: History, folder: Path | None) -> None:
+    """Warn if rounds that are done were not evaluated on some part: they are not evaluated again."""
+    lacking = [split for split in splits if not any(name.startswith(f"{split}_") for name in history.columns)]
+    if len(history) and lacking:
+        text = f"what stands in {folder} was not evaluated on {' and '.join(lacking)}, and is not now"
+        warnings.warn(f"{text}: only rounds to come are", stacklevel=4)
