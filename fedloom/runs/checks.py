@@ -56,12 +56,13 @@ def measured(task: Task, data: FederatedData) -> set[str]:
     outputs, fits = task.outputs, task.fits
     try:
         if fits and outputs:
-            given = jax.eval_shape(lambda x: outputs(task.init(jax.random.key(0)), x), one["x"])
+            first = lambda x: outputs(task.init(jax.random.key(0)), x)  # noqa: E731
+            given = jax.eval_shape(first, one["x"])
             shapes = given.shape[1:] if hasattr(given, "shape") else jax.tree.map(lambda a: a.shape[1:], given)
             if wrong := fits(shapes, data.columns["y"].shape[1:], data.classes):
                 told = f"{task.name} with outputs of shape {shapes}"
                 raise ArgumentError("task", f"one whose outputs are {wrong}", told)
-            if task.squashes and last(outputs, jax.eval_shape(task.init, jax.random.key(0)), one["x"]) == task.squashes:
+            if task.squashes and last(first, one["x"]) == task.squashes:
                 need = f"one that leaves the {task.squashes} to its loss, and gives logits"
                 raise ArgumentError("task", need, f"{task.name}, which ends in a {task.squashes}")
         found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), one)

@@ -37,7 +37,8 @@ def plot(
 
     Arguments:
         runs: (label, history) pairs.
-        metrics: such as ``accuracy`` and ``loss``.
+        metrics: such as ``accuracy`` and ``loss``; or whatever else a history has, such as ``update_norm`` and, without
+            a server, ``consensus``, which is drawn as measured.
         against: any of rounds, bytes, seconds, steps, and clock where the runs had one.
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
@@ -47,27 +48,24 @@ def plot(
         rows, columns = (1, len(metrics)) if len(against) == 1 else (len(metrics), len(against))
         figure = Figure(figsize=(5.2 * columns, 3.8 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
+        faint = False
         for axes, (metric, x) in zip(grid.flat, panels, strict=True):
-            _panel(axes, runs, metric, x)
+            faint |= _panel(axes, runs, metric, x)
             if target is not None and metric == "accuracy":
                 axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
-        grid[0, 0].plot(
-            [],
-            [],
-            color="grey",
-            alpha=0.4,
-            linewidth=1,
-            label="bold: best so far, faint: as measured" if len(runs) > 1 else "faint: as measured",
-        )
+        if faint:
+            told = "bold: best so far, faint: as measured" if len(runs) > 1 else "faint: as measured"
+            grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label=told)
         grid[0, 0].legend(loc="lower right", fontsize="small")
         if file:
             save(figure, file)
     return figure
 
 
-def _panel(axes: Any, runs: Sequence[tuple[str, History]], metric: str, x: str) -> None:
+def _panel(axes: Any, runs: Sequence[tuple[str, History]], metric: str, x: str) -> bool:
+    """Draw one; whether there are faint curves in it."""
     choose("against", x, AGAINST)
-    drawn = 0
+    drawn, faint = 0, False
     for i, (label, history) in enumerate(runs):
         for j, split in enumerate(split for split in DASHES if f"{split}_{metric}" in history.columns):
             name = f"{split}_{metric}"
@@ -77,16 +75,26 @@ def _panel(axes: Any, runs: Sequence[tuple[str, History]], metric: str, x: str) 
             axes.plot(places, history.column(name), alpha=0.3, linewidth=1, **style)
             shown = f"{split}, best so far" if len(runs) == 1 else f"{label}: {split}"
             axes.plot(places, history.so_far(name), label=shown, linewidth=1.8, **style)
+            drawn, faint = drawn + 1, True
+        if metric in others(history):
+            axes.plot(abscissa(history, x), history.column(metric), label=label, linewidth=1.8, color=f"C{i % 6}")
             drawn += 1
     if not drawn:
         known = {c.split("_", 1)[1] for _, h in runs for c in h.columns if c.split("_")[0] in DASHES}
-        raise UnknownName("metric", metric, known)
-    axes.set(xlabel=AXES[x], ylabel=metric)
+        raise UnknownName("metric", metric, known.union(*(others(h) for _, h in runs)))
+    axes.set(xlabel=AXES[x], ylabel=metric.replace("_", " "))
     if metric == "accuracy":
         lowest = min(float(np.nanmedian(h.column(c))) for _, h in runs for c in h.columns if c.endswith("accuracy"))
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
         axes.set_yscale("log")
+    return faint
+
+
+def others(history: History) -> set[str]:
+    """The columns of a history that are neither of a part of the data nor what curves are drawn against."""
+    known = {*AGAINST.values(), "bytes_up", "bytes_down"}
+    return {name for name in history.columns if name not in known and name.split("_")[0] not in DASHES}
 
 
 def abscissa(history: History, x: str) -> np.ndarray:

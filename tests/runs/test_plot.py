@@ -39,6 +39,12 @@ def test_several_runs_share_a_figure() -> None:
     assert {"a: test", "b: test", "a: train"} <= set(labels)
 
 
+def test_whatever_else_there_is_is_drawn_as_measured() -> None:
+    apart = History(tuple({**row, "consensus": 1 / (1 + row["round"])} for row in HISTORY.rows))
+    [axes] = plot([("a", apart)], metrics=["consensus"]).axes
+    assert list(axes.lines[0].get_ydata()) == apart.column("consensus").tolist() and axes.get_ylabel() == "consensus"
+
+
 def test_unknown_names() -> None:
     with pytest.raises(UnknownName, match="metric must be one of accuracy, loss, but is 'f1'"):
         plot([("a", HISTORY)], metrics=["f1"])
