@@ -102,7 +102,7 @@ def number(argument: str, value: object, requirement: str, holds: Callable[[floa
     fedloom.errors.ArgumentError: alpha must be above 0, but is nan
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise ArgumentError(argument, f"a number {requirement}", value)
+        raise ArgumentError(argument, f"a number {requirement.removeprefix('a number')}".rstrip(), value)
     require(bool(np.isfinite(value)) and holds(float(value)), argument, requirement, value)
 
 

@@ -53,7 +53,8 @@ def undealt(experiment: Experiment) -> Experiment:
 
 def judging(experiment: Experiment, data: FederatedData) -> FederatedData:
     """A server's data, all of which models are judged on, unless it comes with a test set or says how it is split."""
-    if len(data) > 1 or "test" not in data.clients or experiment.split != Experiment().split:
+    told = {"split", "test_share", "validation_share"} & experiment.changed().keys()
+    if len(data) > 1 or "test" not in data.clients or told:
         return data
     n, nobody = len(data.columns["y"]), {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}
     columns = {name: np.concatenate([a, a[:1]]) for name, a in data.columns.items()}  # a client has to have an example

@@ -103,8 +103,7 @@ def resume(
         if (directory / SWEEP).is_file():
             plan = json.loads((directory / SWEEP).read_text())
             plan["experiment"] = Experiment.from_toml(plan["experiment"]).replace(**changes).to_toml()
-            write_text(directory / SWEEP, json.dumps(plan, indent=1) + "\n")
-            go_sweep(directory, Manner(quiet, json_, data_folder))
+            go_sweep(plan, directory, Manner(quiet, json_, data_folder))
             return
         if (directory / HISTORY).is_file() and not (directory / EXPERIMENT).is_file():
             raise CheckpointError(f"{directory} holds a run that was begun in Python: there it goes on, by calling "
@@ -143,8 +142,7 @@ def sweep_command(
         plan = {"experiment": experiment.to_toml(), "axes": axes, "seeds": parse_seeds(seeds)}
         if (folder / SWEEP).exists() and json.loads((folder / SWEEP).read_text()) != plan:
             raise CheckpointError(f"{folder} holds another sweep: choose another folder, or fedloom resume it")
-        write_text(folder / SWEEP, json.dumps(plan, indent=1) + "\n")
-        go_sweep(folder, Manner(quiet, json_, data_folder))
+        go_sweep(plan, folder, Manner(quiet, json_, data_folder))
 
 
 @dataclass(frozen=True)
@@ -161,9 +159,8 @@ class Manner:
         return not (self.quiet or self.json)
 
 
-def go_sweep(folder: Path, manner: Manner) -> None:
-    """Run the sweep that is described in a folder, and tell what came of it."""
-    plan = json.loads((folder / SWEEP).read_text())
+def go_sweep(plan: dict[str, Any], folder: Path, manner: Manner) -> None:
+    """Run a sweep in a folder, and tell what came of it."""
     experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
     algorithm = experiment.replace(**{name: values[0] for name, values in axes.items()}).build_algorithm()
     points = combinations(algorithm, axes, seeds)
@@ -171,6 +168,7 @@ def go_sweep(folder: Path, manner: Manner) -> None:
     task = experiment.build_task(data)
     rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
     with alone(folder, "sweep"), report.live(errors, experiment.stop(), manner.shows) as watch:
+        write_text(folder / SWEEP, json.dumps(plan, indent=1) + "\n")
         for point in points:
             fields = dict(part.split("=") for part in point.label.split(","))
             write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())

@@ -62,7 +62,7 @@ def serve(
         from fedloom.federation.course import course
         from fedloom.federation.hosting import Place, host
     place = Place(Path(folder), address, page, _path(keys), _path(revoked), **more)
-    alike = described(data) if data else {}
+    alike = {**described(data), "classes": max(data.classes, task.classes or 0)} if data else {}
     run = course(task, algorithm, seed=seed, data=data, stop=stop, rules=rules, label=label, more=alike)
     return host(run, place)
 

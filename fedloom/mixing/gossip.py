@@ -165,11 +165,11 @@ def from_matrix(*matrices: np.ndarray, name: str = "matrix") -> Gossip:
     >>> from_matrix(np.array([[0.5, 0.5], [0.5, 0.5]])).index.tolist()
     [[[0, 1], [1, 0]]]
     """
-    require(len(matrices) > 0, "matrices", "at least one", 0)
     given = [np.asarray(w, float) for w in matrices]
     for w in given:
         require(w.ndim in (2, 3), "a mixing matrix", "K × K, or several stacked", w.shape)
     every = [one for w in given for one in (w if w.ndim == 3 else [w])]
+    require(len(every) > 0, "matrices", "at least one", len(every))
     return Gossip(*_few([checked(w) for w in every]), name=name)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,29 +18,44 @@ from fedloom.tasks import Batch, Task, Variables
 from fedloom.version import VERSION
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Key
+    from jaxtyping import Array, Key, PyTree
 
 Feed = Callable[[bytes], None]
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision")
+LIBRARIES = ("jax", "keras", "torch", "torchax", "flax", "equinox")  # which programs may be traced through
 
 
 def fingerprint(task: Task, columns: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """A hash of what a task computes of an example and its weights, constants included; and by whom that was traced,
-    for others may write the same program otherwise. The weights that it begins with do not count: a script that draws
-    them anew goes on with those that it has trained.
+    """A hash of what a task computes of an example and its weights, gradients and constants included; and by whom that
+    was traced, for others may write the same program otherwise. The weights that it begins with do not count: a script
+    that draws them anew goes on with those that it has trained. What Python does when it is called back is not seen,
+    nor is anything but shapes where clients train by code of their own.
     """
     key = jax.random.key(0)
     one = {name: jax.ShapeDtypeStruct((1, *column.shape[1:]), column.dtype) for name, column in columns.items()}
 
     def whole(variables: Variables, batch: Batch, key: Key[Array, ""]) -> Any:
-        if task.client is not None:  # code of its own, which cannot be traced
+        if task.client is not None:
             return variables
-        return task.loss(variables, batch, key), task.metrics(variables, batch)
+
+        def loss(params: PyTree) -> tuple[Array, Any]:
+            losses, state = task.loss(replace(variables, params=params), batch, key)
+            return losses.sum(), state
+
+        return jax.value_and_grad(loss, has_aux=True)(variables.params), task.metrics(variables, batch)
 
     found = hashlib.sha256()
     feed(found.update, jax.make_jaxpr(whole)(jax.eval_shape(task.init, key), one, key))
-    traced = f"fedloom {VERSION}, jax {jax.__version__}, {jax.default_backend()}"
-    return {"traced": traced, "sha256": found.hexdigest()}
+    return {"traced": tracers(), "sha256": found.hexdigest()}
+
+
+def tracers() -> str:
+    """Whoever has a part in how a program is written: versions, the device, and how numbers are computed."""
+    loaded = [(name, sys.modules[name]) for name in LIBRARIES if name in sys.modules]
+    versions = [f"{name} {getattr(module, '__version__', '')}" for name, module in loaded]
+    ways = [f"{name} {getattr(jax.config, name)}" for name in SETTINGS]
+    return ", ".join([f"fedloom {VERSION}", *versions, jax.default_backend(), *ways])
 
 
 def feed(out: Feed, value: Any) -> None:

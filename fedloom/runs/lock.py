@@ -19,20 +19,24 @@ def alone(folder: Path, who: str = "run") -> Iterator[None]:
     """Inside, nobody else works in this folder, which is made if need be; a :class:`CheckpointError` if somebody does.
     Whoever is inside may enter again. A process that ends, however it does, is out.
     """
-    import fcntl
-
     place = folder.resolve()
     if place in HELD.get():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / NAME).open("a") as file:
+    try:
+        file = (folder / NAME).open("a")
+    except PermissionError as error:
+        raise CheckpointError(f"{folder} cannot be written to ({error.strerror})") from None
+    with file:
         try:
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             text = f"another {who} works in {folder}: wait until it is over, or choose another folder"
             raise CheckpointError(text) from None
-        except OSError as error:
+        except (ImportError, OSError) as error:  # not on Windows, nor on some network drives
             warnings.warn(f"{folder} cannot be locked ({error}): let nothing else work there", stacklevel=3)
         token = HELD.set(HELD.get() | {place})
         try:

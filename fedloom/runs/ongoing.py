@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,9 +198,17 @@ class Ongoing:
 
 def owned(algorithm: Method, state: Any) -> Callable[[int], Variables]:
     """The number of a client → its model."""
-    if not (algorithm.personal or algorithm.apart):
-        return lambda client: state.variables  # noqa: ARG005
-    return lambda client: jax.tree.map(np.asarray, algorithm.model(state, jnp.int32(client)))
+    own = algorithm.personal or algorithm.apart
+    return partial(_own, algorithm, state) if own else partial(_shared, state.variables)
+
+
+def _shared(variables: Variables, client: int) -> Variables:  # noqa: ARG001
+    return variables
+
+
+def _own(algorithm: Method, state: Any, client: int) -> Variables:
+    own: Variables = jax.tree.map(np.asarray, algorithm.model(state, jnp.int32(client)))
+    return own
 
 
 def by_worker(passed: Passed) -> list[dict[str, float]]:

@@ -62,7 +62,8 @@ def restore(
     try:
         states = [unflatten(member(fresh, i), one.arrays) for i, one in enumerate(kept)]
     except KeyError as error:
-        raise CheckpointError(f"the checkpoint lacks {error}: it is of another model") from error
+        whose = "an older server's step" if "optimizer." in str(error) else "another model"
+        raise CheckpointError(f"the checkpoint lacks {error}: it is of {whose}") from error
     for state in states:
         same_shapes(fresh, state)
     return (

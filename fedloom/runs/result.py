@@ -35,7 +35,7 @@ class Run:
         directory: where it is kept, if anywhere.
         users: how each client did, where that was asked for.
         passed: what passed by the clock, if there was one: the seconds and bytes of every worker.
-        own: the number of a client → its model, where a run was not loaded from its folder.
+        own: the number of a client → its model, where they are all in this process.
         clients: how many there are.
     """
 
@@ -53,8 +53,8 @@ class Run:
     def of(self, client: int) -> Variables:
         """The model that a client uses: with the layers that are its own, or all its own, where there are such."""
         if self.own is None:
-            text = "is loaded, and has the model that stands in its folder"
-            raise CheckpointError(f"{self.label} {text}: for a client's, call fl.run(…, directory=…) again")
+            text = f"of {self.label} there is the model `variables` here, and no client's own"
+            raise CheckpointError(f"{text}: those are where they were trained (fl.run(…, directory=…) knows them)")
         whole("client", client, 0, self.clients - 1)
         return self.own(client)
 

@@ -33,8 +33,15 @@ def _last(program: Jaxpr, variable: Any) -> str:
         return _last(inner[0], inner[0].outvars[step.outvars.index(variable)])
     if step.primitive.name == "logistic":
         return "sigmoid"
-    above = _source(program, step.invars[0]) if step.primitive.name == "div" else None
-    return "softmax" if above is not None and above.primitive.name == "exp" else ""
+    if step.primitive.name != "div":
+        return ""
+    above, below = (_source(program, v) for v in step.invars)
+    parts = [] if below is None else [_source(program, v) for v in below.invars]  # of the sum
+    return "softmax" if _is_exp(above) and any(map(_is_exp, parts)) else ""
+
+
+def _is_exp(step: Any) -> bool:
+    return step is not None and step.primitive.name == "exp"
 
 
 def _source(program: Jaxpr, variable: Any) -> Any:

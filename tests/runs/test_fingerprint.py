@@ -57,3 +57,22 @@ def test_a_folder_is_not_gone_on_with_by_another_model_of_the_same_name(
     went = fl.run(data, model(seed=1), work, rounds=2, evaluate="train", directory=f"{tmp_path}/run")
     alone = fl.run(data, model(), work, rounds=2, evaluate="train")
     assert went.history.last("train_loss") == alone.history.last("train_loss")
+
+
+def test_gradients_count_too() -> None:
+    def turned(by: float) -> Task:
+        @jax.custom_vjp
+        def same(x: jax.Array) -> jax.Array:
+            return x
+
+        same.defvjp(lambda x: (x, None), lambda _, d: (by * d,))
+        init = lambda key: {"w": jnp.ones((5, 2))}  # noqa: E731, ARG005
+        return fl.tasks.from_function(init, lambda params, x: same(x @ params["w"]))
+
+    assert fingerprint(turned(1.0), COLUMNS) == fingerprint(turned(1.0), COLUMNS) != fingerprint(turned(-3.0), COLUMNS)
+
+
+def test_another_way_of_computing_is_not_compared() -> None:
+    with jax.default_matmul_precision("float32"):
+        other = fingerprint(model(), COLUMNS)
+    assert other["traced"] != fingerprint(model(), COLUMNS)["traced"]
