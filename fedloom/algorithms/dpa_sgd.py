@@ -6,9 +6,11 @@ from typing import Any
 
 from fedloom.algorithms.personalised import Personalised
 from fedloom.errors import require
-from fedloom.local import sgd
+from fedloom.local import given
 from fedloom.mixing import Mixer
 from fedloom.mixing import topology as along
+
+OPTIONS = ("degree", "share", "rewired", "sparsity", "seed")  # of topologies
 
 
 def dpa_sgd(
@@ -29,12 +31,13 @@ def dpa_sgd(
     3
     """
     mixer = mixed(topology, weights, options)
-    return Personalised(sgd(period=period, **options), mixer, 1.0).checked()
+    work = given(None, {"period": period, **options}, *OPTIONS)
+    return Personalised(work, mixer, 1.0).checked()
 
 
 def mixed(topology: str | Mixer, weights: str, options: dict[str, Any]) -> Mixer:
     """The mixer of a topology, whose options are taken out of the others."""
-    ours = {name: options.pop(name) for name in ("degree", "share", "rewired", "sparsity", "seed") if name in options}
+    ours = {name: options.pop(name) for name in OPTIONS if name in options}
     if isinstance(topology, str):
         return along(topology, weights, **ours)
     require(not ours, "topology", "a name, to have options", sorted(ours))

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from fedloom.algorithms.dpa_sgd import mixed
+from fedloom.algorithms.dpa_sgd import OPTIONS, mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.errors import ArgumentError, require
-from fedloom.local import given, sgd
+from fedloom.local import given
 from fedloom.local.related import SLOPE, STRENGTH, Related
 from fedloom.mixing import Gossip, Mixer, Topology, personal
 from fedloom.tasks.task import Variables
@@ -242,7 +242,7 @@ def dpa_sgd_mtl(
     fedloom.errors.ArgumentError: lambda1 must be at least 0, but is -1
     """
     mixer = mixed(topology, weights, options)
-    local = Related(sgd(period=period, **options))
+    local = Related(given(None, {"period": period, **options}, *OPTIONS))
     return MultiTask(local, mixer, 1.0, lambdas, eta, output, upper, one=False).checked()
 
 

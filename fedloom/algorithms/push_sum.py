@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from fedloom.algorithms.dpa_sgd import mixed
+from fedloom.algorithms.dpa_sgd import OPTIONS, mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
-from fedloom.local import sgd
+from fedloom.local import given
 from fedloom.mixing import Mixer
 from fedloom.mixing.gossip import PUSH
 from fedloom.tasks.task import Variables
@@ -63,6 +63,6 @@ def push_sum(topology: str | Mixer = "exponential", *, period: int = 5, **option
     'push'
     """
     mixer = mixed(topology, PUSH, options)
-    made = PushSum(sgd(period=period, **options), mixer, 1.0)
+    made = PushSum(given(None, {"period": period, **options}, *OPTIONS), mixer, 1.0)
     made.checked()
     return made

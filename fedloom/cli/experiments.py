@@ -193,11 +193,7 @@ def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = Fal
         experiment.centrally(1)  # raises what would otherwise be raised after the run
     data = build(experiment, folder, manner, [experiment.build_algorithm()])
     with alone(folder):
-        begun = folder / EXPERIMENT
-        if begun.exists() and Experiment.read(begun).replace(rounds=1, target=None) != experiment.replace(
-            rounds=1, target=None
-        ):
-            raise CheckpointError(f"{folder} holds another experiment: choose another folder")
+        check_folder(experiment, folder)
         gone(experiment, data, folder, manner, central)
 
 
@@ -314,6 +310,13 @@ def parse_seeds(text: str) -> list[int]:
     require(bool(parts) and all(p.isdigit() for p in parts), "seeds", "a number, or numbers with commas", text)
     require(text != "0", "seeds", "at least one", text)
     return [int(p) for p in parts] if "," in text else list(range(int(text)))
+
+
+def check_folder(experiment: Experiment, folder: Path) -> None:
+    """Raise a :class:`CheckpointError` if another experiment stands in a folder; when it stops may differ."""
+    known, anyhow = folder / EXPERIMENT, {"rounds": 1, "target": None}
+    if known.exists() and Experiment.read(known).replace(**anyhow) != experiment.replace(**anyhow):
+        raise CheckpointError(f"{folder} holds another experiment: choose another folder with --out")
 
 
 def folder_of(out: Path | None, name: str) -> Path:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 import fedloom.federation as network
 from fedloom.cli.agreement import about, blank, built, judging, mine, owned, undealt
-from fedloom.cli.experiments import EXPERIMENT, FIGURE
+from fedloom.cli.experiments import EXPERIMENT, FIGURE, check_folder
 from fedloom.cli.shared import (
     DATA_GROUPS,
     DataFolder,
@@ -31,7 +31,7 @@ from fedloom.cli.shared import (
     with_fields,
 )
 from fedloom.data import FederatedData
-from fedloom.errors import ArgumentError, CheckpointError, require
+from fedloom.errors import ArgumentError, require
 from fedloom.federation.log import Log, printable
 from fedloom.federation.rules import Rules
 from fedloom.runs import report
@@ -111,11 +111,7 @@ def server_command(
         if revoked is None and keys is not None:
             warn(f"there is no {keys.parent / 'revoked.json'}, and --revoked names none: nobody is turned away for a "
                  "certificate that was revoked")  # fmt: skip
-        known = out / EXPERIMENT
-        if known.exists() and Experiment.read(known).replace(rounds=1, target=None) != experiment.replace(
-            rounds=1, target=None
-        ):
-            raise CheckpointError(f"{out} holds another experiment: choose another folder with --out")
+        check_folder(experiment, out)
         run = served(
             experiment, rules, out, listen, None if page == "none" else page, keys, revoked,
             blank(experiment, shape, classes) if shape or classes

@@ -10,11 +10,11 @@ from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 
-from fedloom.cli.experiments import EXPERIMENT, FIGURE, Manner, folder_of, short
+from fedloom.cli.experiments import FIGURE, Manner, check_folder, folder_of, short
 from fedloom.cli.shared import DataFolder, Debug, File, Json, Out, Quiet, described, errors, tell, told, with_fields
 from fedloom.engines.mailbox import Mailbox, checked_delays
 from fedloom.engines.world import world
-from fedloom.errors import CheckpointError, FedloomError, PeerError, choose, require
+from fedloom.errors import FedloomError, PeerError, choose, require
 from fedloom.runs import report
 from fedloom.runs.board import board, table
 from fedloom.runs.experiment import Experiment
@@ -64,9 +64,7 @@ def peers_command(
         experiment, delays = described(file, fields), tuple(checked_delays(delay))
         experiment.leave_alone("engine", "over MPI, where every rank computes on its own")
         folder = folder_of(out, f"{experiment.model}-{short(experiment.data)}-{here.size}-ranks")
-        known = folder / EXPERIMENT
-        if known.exists() and Experiment.read(known).replace(rounds=1) != experiment.replace(rounds=1):
-            raise CheckpointError(f"{folder} holds another experiment: choose another folder")
+        check_folder(experiment, folder)
         where = str(data_folder.resolve()) if data_folder else None
         return Order(experiment.to_toml(), str(folder.resolve()), selection, workers, save_every, delays, where)
 

@@ -96,8 +96,8 @@ def train(
         whole("seed", seed, 0, 2**32 - 1)
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
-    known = watched in data.splits
-    require(known or not watching, "monitor", "a part of the data and a measure, such as test_accuracy", stop.monitor)
+    need = "a part of the data and a measure, such as test_accuracy"
+    require(watched in data.splits or not watching, "monitor", need, stop.monitor)
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
     if watching and not task.client:
         measures = [f"{split}_{metric}" for split in settings.splits for metric in measured(task, data)]
