@@ -36,7 +36,9 @@ def reproduce(
     page: Annotated[
         Path | None, typer.Option(help="where the page goes, with its figures; beside the results by default")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="begin nothing new after so many seconds")] = float("inf"),
+    seconds: Annotated[float, typer.Option(help="stop after so many seconds, to go on with the same command")] = float(
+        "inf"
+    ),
     precision: Annotated[
         str, typer.Option(help="what training computes in: float32, or bfloat16, which is quick on an accelerator")
     ] = "float32",
@@ -47,7 +49,7 @@ def reproduce(
     draw its figures, and write a page of both.
 
     Everything is repeated over seeds, and every cell of McMahan's tables tuned over learning rates; what is finished
-    is recorded and not run again.
+    is recorded and not run again, and what was stopped goes on.
 
     Examples:
       fedloom reproduce mcmahan2017 table1 --quick

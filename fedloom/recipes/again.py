@@ -15,8 +15,8 @@ import numpy as np
 from fedloom.engines import compiled
 from fedloom.recipes.cell import Cell, Outcome
 from fedloom.recipes.part import Found, Part
+from fedloom.recipes.racing import Begin, Course
 from fedloom.recipes.series import Columns, Kept, Series
-from fedloom.recipes.tuning import Begin, race
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 
@@ -66,8 +66,8 @@ def once_more(cell: Cell, outcome: Outcome) -> Series:
     def crossings(e: Experiment, begin: Begin | None) -> Columns:
         """The rounds to the target, a column a seed; NaN where it is not reached."""
         mine, points = replace(cell, experiment=e), [(lr, decay, seed) for seed in SEEDS]
-        groups = race(mine, federated(e), compiled(), points, (), raced=False, begin=begin, capped=False)
-        took = {trial.seed: trial.crossing(target) for trials in groups for trial in trials}
+        groups = Course(mine, federated(e), compiled(), begin).race(points, raced=False, capped=False)
+        took = {trial.seed: trial.crossing(target) for ended in groups for trial in ended.trials}
         return {f"{seed} rounds": [np.nan if rounds is None else rounds] for seed, rounds in took.items()}
 
     return Series(f"again-{cell.name}", e, crossings)

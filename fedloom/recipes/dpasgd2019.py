@@ -22,9 +22,9 @@ from fedloom.engines import clock, compiled
 from fedloom.engines.clock import nothing
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
+from fedloom.recipes.racing import Begin
 from fedloom.recipes.repeated import Estimate, each, estimate, settings, together
 from fedloom.recipes.series import Columns, Kept, Series
-from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import from_rows
 from fedloom.runs.prepare import federated

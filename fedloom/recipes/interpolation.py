@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from fedloom.data import Dataset, partition
-from fedloom.recipes.tuning import Begin
+from fedloom.recipes.racing import Begin
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import read
 from fedloom.runs.runner import run

@@ -1,71 +1,72 @@
-"""Partial: the trials of a cell that is not finished, so that whoever stops it loses little."""
+"""Partial: what there is of a cell that is not finished, so that whoever stops it loses little."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Point, Trial, as_json, from_json
 
+TRIALS = "trials.jsonl"
+
 
 class Partial:
-    """Trials as they come in, one line of a file each, after a line that says of what.
+    """Trials as they come in, one line of a file each, after a line that says of what. Beside it are the folders of the
+    runs under way.
 
     A line that was cut off, by a crash while it was written, is dropped. A trial that raced against others may have
     stopped because it lost; one that did not race ran until it was there or failed: they are told apart. How long it
     all took is kept too.
 
     Arguments:
-        file: where they are kept; nowhere if ``None``.
+        folder: where they are kept; nowhere if ``None``.
         of: what they are trials of, and on which device: those of anything else are not mixed in.
     """
 
-    def __init__(self, file: Path | None = None, of: Mapping[str, Any] | None = None) -> None:
-        self.file, self.of = file, json.dumps(dict(of or {}), sort_keys=True)
+    def __init__(self, folder: Path | None = None, of: Mapping[str, Any] | None = None) -> None:
+        self.folder, self.of = folder, json.dumps(dict(of or {}), sort_keys=True)
         self.trials: dict[tuple[Point, bool], Trial] = {}
-        self._seconds, self._since = 0.0, time.perf_counter()
+        self.seconds = 0.0
+        self.file = file = folder / TRIALS if folder else None
         text = file.read_text() if file and file.is_file() else ""
         first, *lines = text.splitlines() or [self.of]
         if first != self.of:
-            raise CheckpointError(f"{file} has trials of another experiment or device ({first}), not of {self.of}: "
+            raise CheckpointError(f"{folder} has trials of another experiment or device ({first}), not of {self.of}: "
                                   "delete it, and they are computed again")  # fmt: skip
         for line in lines:
             try:
                 raced, trial, seconds = json.loads(line)
-                self._put(from_json(trial), raced)
-                self._seconds += seconds
+                self._put(from_json(trial), raced, seconds)
             except json.JSONDecodeError:
                 continue
             except (ValueError, KeyError, TypeError) as error:
                 raise CheckpointError(f"{file} is damaged ({error}): delete it, and it is computed again") from error
 
-    def _put(self, trial: Trial, raced: bool) -> None:
+    def _put(self, trial: Trial, raced: bool, seconds: float) -> None:
         self.trials[trial.point, raced] = trial
-
-    @property
-    def seconds(self) -> float:
-        """How long the trials took, those that are kept and what ran since."""
-        return self._seconds + time.perf_counter() - self._since
+        self.seconds += seconds
 
     def find(self, point: Point, raced: bool) -> Trial | None:
         """The trial of that learning rate, decay and seed, if there is one."""
         return self.trials.get((point, raced))
 
-    def add(self, trials: Sequence[Trial], raced: bool) -> None:
-        """Keep some more."""
+    def add(self, trials: Sequence[Trial], raced: bool, seconds: float) -> None:
+        """Keep some more, which took so long together."""
         for trial in trials:
-            self._put(trial, raced)
-        now = time.perf_counter()
-        took, self._since = now - self._since, now
-        self._seconds += took
+            self._put(trial, raced, seconds / len(trials))
         if self.file and trials:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             before = self.file.read_bytes() if self.file.is_file() else b""
             with self.file.open("a") as file:
                 file.write("" if before else self.of + "\n")
                 file.write("" if before[-1:] in (b"", b"\n") else "\n")  # after a line that was cut off
-                file.writelines(json.dumps([raced, as_json(trial), took / len(trials)]) + "\n" for trial in trials)
+                file.writelines(json.dumps([raced, as_json(t), seconds / len(trials)]) + "\n" for t in trials)
+
+    def remove(self) -> None:
+        """Forget it: the cell is finished."""
+        if self.folder:
+            rmtree(self.folder, ignore_errors=True)

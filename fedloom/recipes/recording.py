@@ -17,12 +17,13 @@ import fedloom.recipes.cell as record
 import fedloom.recipes.series as curves
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
-from fedloom.engines.devices import cores
+from fedloom.engines.devices import cores, devices
 from fedloom.errors import UnknownName
 from fedloom.recipes.cell import Cell
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.partial import Partial
-from fedloom.recipes.tuning import Begin, beginning, tune
+from fedloom.recipes.racing import Begin, Course
+from fedloom.recipes.tuning import beginning, tune
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.runs.stopping import Stop
@@ -40,7 +41,7 @@ class Manner:
         paper: its name.
         folder: where results are recorded.
         quick: whether only what takes minutes on a CPU is run, with fewer seeds.
-        seconds: nothing new is begun after so many.
+        seconds: after so many, cells under way stop where they can go on, and nothing new is begun.
         precision: what training computes in, where an experiment does not say.
         live: a rule for stopping → a progress line.
         say: what tells of something that is done.
@@ -82,22 +83,24 @@ def is_quick(cell: Cell) -> bool:
 
 def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
     """Run what is not recorded yet: first the cells, then what else figures and tables need."""
-    began, folder, quick = time.perf_counter(), manner.folder, manner.quick
+    folder, quick, until = manner.folder, manner.quick, time.perf_counter() + manner.seconds
     asked = asks(parts, only, recorded(parts, folder))
     cells = {c.name: c for part in parts for c in part.cells if not quick or is_quick(c)}
     data: dict[Any, FederatedData] = {}
     for cell in cells.values():
         if cell.name in asked and record.read(cell.name, folder) is None:
-            if is_over(began, manner):
-                return
-            tune_one(cell, list(cells.values()), data, manner)
+            try:
+                tune_one(cell, list(cells.values()), data, manner, until)
+            except TimeoutError:
+                return say_over(manner)
     found = recorded(parts, folder)
     asked = asks(parts, only, found)  # of cells that are new there may be curves to draw
     for series in {s.name: s for part in parts for s in part.series(found)}.values():
         if series.name not in found.series and series.name in asked and (not quick or series.quick):
-            if is_over(began, manner):
-                return
+            if time.perf_counter() >= until:
+                return say_over(manner)
             run_one(series, manner)
+    return None
 
 
 def run_one(series: curves.Series, manner: Manner) -> None:
@@ -134,29 +137,26 @@ def choice(only: str, names: Sequence[str]) -> list[str]:
     return chosen if texts else list(names)
 
 
-def is_over(began: float, manner: Manner) -> bool:
-    """Whether the time is over; says so."""
-    over = time.perf_counter() - began > manner.seconds
-    if over:
-        manner.say(f"{manner.seconds:g} seconds are over: go on with the same command")
-    return over
+def say_over(manner: Manner) -> None:
+    """Say that the time is over."""
+    manner.say(f"{manner.seconds:g} seconds are over: go on with the same command")
 
 
-def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner) -> None:
-    """Tune a cell and record it."""
+def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner, until: float) -> None:
+    """Tune a cell and record it; a TimeoutError if the time is over before that."""
     cell = replace(cell, experiment=manner.precisely(cell.experiment))
     e, folder = cell.experiment, manner.folder
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-    unfinished = folder / f"{cell.name}-{e.precision}.partial"
-    kept = Partial(unfinished, {"experiment": e.changed(), "device": device()})
+    kept = Partial(folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()})
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
-        outcome = tune(cell, data[kind], compiled(), rate=rate, seeds=seeds, begin=begin, partial=kept)
+        course = Course(cell, data[kind], compiled(), begin, kept.folder, until)
+        outcome = tune(course, rate=rate, seeds=seeds, partial=kept)
     about = provenance(cell.name, e, kept.seconds, manner)
     record.write(record.Outcome(cell.name, outcome.trials, about), folder)
-    unfinished.unlink(missing_ok=True)
+    kept.remove()
     manner.say(told_of(cell, outcome, about["seconds"]))
 
 
@@ -176,7 +176,8 @@ def provenance(name: str, e: Experiment, seconds: float, manner: Manner) -> Mapp
 
 def device() -> str:
     """What it is computed on."""
-    return f"a CPU, {cores()} cores" if jax.default_backend() == "cpu" else str(jax.devices()[0].device_kind)
+    first = devices()[0]  # which asks for every core, where that can still be asked
+    return f"a CPU, {cores()} cores" if first.platform == "cpu" else str(first.device_kind)
 
 
 def told_of(cell: Cell, outcome: record.Outcome, seconds: float) -> str:

@@ -10,8 +10,8 @@ from scipy import stats
 
 from fedloom.engines import compiled
 from fedloom.errors import DivergedError
+from fedloom.recipes.racing import Begin
 from fedloom.recipes.series import Columns, Kept
-from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.fitting import fine_tune
 from fedloom.runs.history import History

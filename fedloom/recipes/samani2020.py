@@ -18,9 +18,9 @@ from matplotlib.ticker import MaxNLocator
 from fedloom.engines import compiled
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
+from fedloom.recipes.racing import Begin
 from fedloom.recipes.repeated import Estimate, apart, each, estimate, finished, settings
 from fedloom.recipes.series import Columns, Kept, Series
-from fedloom.recipes.tuning import Begin
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.portraits import mixing, violins
 from fedloom.runs.prepare import federated

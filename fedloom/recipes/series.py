@@ -12,7 +12,7 @@ from typing import Any
 from fedloom.engines import compiled
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import recorded
-from fedloom.recipes.tuning import Begin
+from fedloom.recipes.racing import Begin
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History, from_rows

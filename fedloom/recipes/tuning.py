@@ -6,34 +6,17 @@ where a goal is missed; every rate runs until it reaches the target, diverges, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedloom.algorithms import Method
-from fedloom.data import FederatedData
-from fedloom.engines import Compiled
-from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Point, Trial
+from fedloom.recipes.cell import Cell, Outcome, Point, Trial
 from fedloom.recipes.partial import Partial
-from fedloom.runs.history import History
-from fedloom.runs.ongoing import Watch
-from fedloom.runs.result import Run
-from fedloom.runs.runner import train
-from fedloom.runs.settings import Settings
-from fedloom.runs.stopping import Stop
-from fedloom.runs.sweep import with_number
+from fedloom.recipes.racing import Course
 
 WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
-LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
-PATIENCE = 2.5  # the same where rates decay: a large one is slow until it has become small, and may be the best then
-SLACK = 1.5  # times the rounds of the slowest seed that another rate may take with one of its seeds
-FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
-WARM = 5  # evaluations before anybody can lose
-EARLY = 0.2  # of the rounds of a leader that ran before, until which nobody can: large rates may begin slowly
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
-
-Begin = Callable[[Sequence[str]], Watch]
 
 
 def grid(rate: float, many: int) -> list[float]:
@@ -56,15 +39,7 @@ def neighbour(rate: float, step: float) -> float:
 
 
 def tune(
-    cell: Cell,
-    data: FederatedData,
-    engine: Compiled,
-    *,
-    rate: float | None = None,
-    rates: int = 3,
-    seeds: int = 3,
-    begin: Begin | None = None,
-    partial: Partial | None = None,
+    course: Course, *, rate: float | None = None, rates: int = 3, seeds: int = 3, partial: Partial | None = None
 ) -> Outcome:
     """The trials of a cell: a race of rates with each of its decays, and for each target the best with every seed.
 
@@ -73,16 +48,13 @@ def tune(
     more then, again; and at last every seed with every rate that got there, for one seed may not tell which is best.
 
     Arguments:
-        cell: what to reach.
-        data: the data of its experiment.
-        engine: where it runs: side by side on an accelerator, one after another on a CPU.
+        course: what to reach, with which data, and where it runs.
         rate: the middle of the grid, if not the cell's own.
         rates: how many learning rates the grid has before it is widened.
         seeds: how many seeds the best one is repeated with.
-        begin: makes a progress line for some runs.
         partial: trials that are done already, and where new ones are kept.
     """
-    tuning = Tuning(cell, data, engine, seeds, begin, partial or Partial())
+    tuning, cell = Tuning(course, seeds, partial or Partial()), course.cell
     new = grid(rate or cell.rate, rates)
     for _ in range(WIDEST + 1):
         tuning.compare([(lr, decay) for lr in new for decay in cell.decays])
@@ -105,13 +77,11 @@ def tune(
 class Tuning:
     """The trials of a cell as they come in."""
 
-    def __init__(
-        self, cell: Cell, data: FederatedData, engine: Compiled, seeds: int, begin: Begin | None, partial: Partial
-    ) -> None:
-        self.cell, self.data, self.engine, self.seeds, self.begin = cell, data, engine, seeds, begin
+    def __init__(self, course: Course, seeds: int, partial: Partial) -> None:
+        self.course, self.cell, self.seeds = course, course.cell, seeds
         self.partial, self.trials = partial, list[Trial]()
-        e = cell.experiment
-        several = engine.group(data, e.build_task(data), e.build_algorithm()) > 1
+        e, data = self.cell.experiment, course.data
+        several = course.engine.group(data, e.build_task(data), e.build_algorithm()) > 1
         # Rates are compared with one seed; with all where a cohort is one client, which leaves an accelerator idle and
         # rates' merits to chance.
         self.first = seeds if several and e.build_algorithm().cohort(len(data)) == 1 else 1
@@ -147,11 +117,9 @@ class Tuning:
         new = [point for point in points if point not in known]
         self.trials = [t for t in self.trials if t.point not in points] + list(known.values())
         before = tuple(self.trials if rivals is None else rivals)
-        for trials in race(
-            self.cell, self.data, self.engine, new, before, raced, self.first, self.begin, target, capped
-        ):
-            self.partial.add(trials, raced)
-            self.trials += trials
+        for ended in self.course.race(new, before, raced, self.first, target, capped):
+            self.partial.add(ended.trials, raced, ended.seconds)
+            self.trials += ended.trials
 
     def repeat(self) -> None:
         """Run the best with all seeds, for each target; where it fails with one of them, a smaller rate too. The
@@ -224,121 +192,6 @@ def wider(rates: Sequence[float], winner: float) -> list[float]:
     return [neighbour(winner, step) for step in steps]
 
 
-def race(
-    cell: Cell,
-    data: FederatedData,
-    engine: Compiled,
-    points: Sequence[Point],
-    before: Sequence[Trial],
-    raced: bool,
-    seeds: int = 1,
-    begin: Begin | None = None,
-    target: float | None = None,
-    capped: bool = True,
-) -> Iterator[list[Trial]]:
-    """Run points to a target, the last if none is given, side by side as far as they fit: the trials of one group after
-    another. Raced against each other and those before, with so many seeds each, whoever cannot win any more stops; not
-    raced, only who has failed. Capped, all stop when the best before was there.
-    """
-    e, target = cell.experiment, target or cell.targets[-1]
-    task, algorithm = e.build_task(data), e.build_algorithm()
-    size = engine.group(data, task, algorithm)
-    for start in range(0, len(points), size):
-        group = points[start : start + size]
-        most = fewest(before, seeds, target) if capped else None
-        cap = e.rounds if most is None else min(e.rounds, -int(-most // e.every) * e.every)
-        settings = Settings(Stop(max(cap, 1), None, target, None), ("test",), e.every)
-        labels = [label(cell, point) for point in group]
-        runs = train(
-            engine, data, task, [tuned(algorithm, lr, decay) for lr, decay, _ in group], [seed for *_, seed in group],
-            settings, [None] * len(group), labels, begin(labels) if begin else None,
-            (losing if raced else failing)(target, group, before),
-        )  # fmt: skip
-        done = [not run.stopped.startswith("interrupted") for run in runs]
-        trials = [trial(run, point) for run, point, is_whole in zip(runs, group, done, strict=True) if is_whole]
-        yield trials
-        if not all(done):
-            raise KeyboardInterrupt
-        before = [*before, *trials]
-
-
-def fewest(trials: Sequence[Trial], seeds: int, target: float) -> float | None:
-    """The rounds after which who is not at a target cannot be the best: the fewest that some setting took with its
-    slowest seed, and with several seeds some more, for its mean may be better; ``None`` if none got there.
-    """
-    took: dict[tuple[float, float], list[float]] = {}
-    for t in trials:
-        if t.seed < seeds and (rounds := t.crossing(target)) is not None:
-            took.setdefault(t.setting, []).append(rounds)
-    slowest = [max(each) for each in took.values() if len(each) == seeds]
-    return min(slowest) * (SLACK if seeds > 1 else 1) if slowest else None
-
-
 def is_done(trial: Trial, target: float) -> bool:
     """Whether a run would go no further towards a target: it is there, or did not just stop at an easier one."""
     return trial.reached(target) is not None or " reached " not in trial.ended
-
-
-def label(cell: Cell, point: Point) -> str:
-    """What a run is called."""
-    lr, decay, seed = point
-    return f"{cell.name} lr={lr:g}" + (f" decay={decay:g}" if decay != 1 else "") + f" seed={seed}"
-
-
-def tuned(algorithm: Method, lr: float, decay: float) -> Method:
-    """The algorithm with another learning rate and decay."""
-    changed: Method = with_number(with_number(algorithm, ("local", "lr"), lr), ("local", "decay"), decay)
-    return changed
-
-
-def losing(
-    target: float, points: Sequence[Point], rivals: Sequence[Trial]
-) -> Callable[[Sequence[History]], Collection[int]]:
-    """Who need not go on: everybody, once a rate has reached the target with all its seeds; and rates that, with some
-    seed, are far behind a leader that is near the target (at nine tenths of it, with at most twice its errors).
-    """
-    near, settings = max(1 - 2 * (1 - target), 0.9 * target), [(lr, decay) for lr, decay, _ in points]
-    failed = {t.setting for t in rivals if t.reached(target) is None}
-    lag = LAG if all(decay == 1 for _, decay in settings) else PATIENCE
-
-    def over(histories: Sequence[History]) -> Collection[int]:
-        there = [h.reached(ACCURACY, target) is not None for h in histories]
-        short = {s for s, t in zip(settings, there, strict=True) if not t} | failed
-        if set(settings) - short:
-            return range(len(histories))
-        running = [(seed, h) for (*_, seed), h in zip(points, histories, strict=True)]
-        leaders = [(seed, h) for seed, h in (*((t.seed, t.history) for t in rivals), *running)
-                   if h.best(ACCURACY) >= near]  # fmt: skip
-        lost = {setting for setting, (seed, h) in zip(settings, running, strict=True)
-                if any(seed == whose and is_behind(h, leader, lag) for whose, leader in leaders)}  # fmt: skip
-        return [i for i, setting in enumerate(settings) if setting in lost]
-
-    return over
-
-
-def failing(
-    target: float, points: Sequence[Point], before: Sequence[Trial]
-) -> Callable[[Sequence[History]], Collection[int]]:
-    """Who need not go on: whoever is far behind another seed that got there at the same rate."""
-    ahead = [[t.history for t in before if t.point[:2] == point[:2] and t.reached(target) is not None]
-             for point in points]  # fmt: skip
-
-    def over(histories: Sequence[History]) -> Collection[int]:
-        return [i for i, h in enumerate(histories) if any(is_behind(h, other, FAILED) for other in ahead[i])]
-
-    return over
-
-
-def is_behind(history: History, leader: History, lag: float) -> bool:
-    """Whether the leader was there so many times sooner."""
-    early = len(history) <= WARM or history.last("round") < EARLY * leader.last("round")
-    if early or history is leader:
-        return False
-    there = leader.crossing(ACCURACY, history.best(ACCURACY))
-    return there is not None and lag * there < history.last("round")
-
-
-def trial(run: Run, point: Point) -> Trial:
-    """What a run came to."""
-    curve = tuple((int(row["round"]), float(row[ACCURACY])) for row in run.history.rows)
-    return Trial(*point, "diverged" if run.diverged else run.stopped, curve)

@@ -68,7 +68,7 @@ class Ongoing:
             self.record(state, None)
         self.settle(state)
         with interruptible() as interrupted:
-            while len(self.finished) < len(self.histories) and not interrupted():
+            while self.active and not interrupted() and time.perf_counter() < self.settings.until:
                 before, start = state, time.perf_counter()
                 now = int(np.max(np.asarray(state.round)))
                 every = self.settings.every  # whenever it began, it is evaluated in the rounds of a run left alone
@@ -174,7 +174,7 @@ class Ongoing:
             self.passed[i] if self.program.clock else None, owned(self.algorithms[i], host), len(self.program.data),
         )  # fmt: skip
         if folder:
-            self.write(i, host)
+            self.write(i, host, "" if reason.startswith("interrupted") else reason)
             model.save(folder / MODEL, host.variables)
         if folder and self.program.clock:
             checkpoint.write_text(folder / WORKERS, json.dumps(by_worker(self.passed[i]), indent=1) + "\n")
@@ -186,11 +186,11 @@ class Ongoing:
                 self.write(i, jax.tree.map(np.array, self.of(state, i)))
         self.saved = time.perf_counter()
 
-    def write(self, i: int, state: ServerState) -> None:
-        """One experiment's checkpoint and its history."""
+    def write(self, i: int, state: ServerState, stopped: str = "") -> None:
+        """One experiment's checkpoint, which says why it has stopped if it has, and its history."""
         folder, rows = self.folders[i], [dict(row) for row in self.histories[i].rows]
         assert folder is not None
-        about = {"identity": self.identities[i], "label": self.labels[i], "rows": rows}
+        about = {"identity": self.identities[i], "label": self.labels[i], "rows": rows, "stopped": stopped}
         users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
         checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
         checkpoint.write_text(folder / HISTORY, json.dumps({"label": self.labels[i], "rows": rows}, indent=1) + "\n")

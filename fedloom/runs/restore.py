@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,25 @@ def difference(there: Identity, here: Identity) -> str:
     one, other = there.get("model", {}), here.get("model", {})
     comparable = one.get("traced") == other.get("traced")
     return f"of another model, which is called {here['task']!r} too" if comparable and one != other else ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run as it stands in its folder: what was measured, and why it stopped, if it did."""
+
+    history: History
+    stopped: str
+
+    @property
+    def round(self) -> int:
+        """The last round that is done."""
+        return int(self.history.last("round"))
+
+
+def standing(folder: Path | None) -> Standing | None:
+    """The run that stands in a folder, if there is one."""
+    stored, _ = checkpoint.read(folder) if folder else (None, [])
+    return Standing(from_rows(stored.about["rows"]), stored.about.get("stopped", "")) if stored else None
 
 
 def restore(

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Engine, compiled
@@ -19,6 +18,7 @@ from fedloom.engines.clock import Clock
 from fedloom.errors import ArgumentError, UnknownName, require
 from fedloom.runs.checks import check, check_kinds
 from fedloom.runs.ongoing import Watch
+from fedloom.runs.restore import standing
 from fedloom.runs.result import Run
 from fedloom.runs.runner import known, train
 from fedloom.runs.settings import Settings
@@ -170,8 +170,8 @@ def groups(
         structure = jax.tree.structure(point.algorithm)
         if not directory:
             return structure, 0
-        stored, _ = checkpoint.read(Path(directory) / point.label)
-        return structure, stored.about["rows"][-1]["round"] if stored else -1
+        stored = standing(Path(directory) / point.label)
+        return structure, stored.round if stored else -1
 
     found: dict[Any, list[Point]] = {}
     for point in points:

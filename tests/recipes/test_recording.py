@@ -1,10 +1,14 @@
 import json
+import os
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedloom.engines.devices import cores
 from fedloom.recipes.cell import Cell
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.recording import Manner, record_missing
@@ -14,9 +18,9 @@ from fedloom.runs import Experiment
 TOY = Experiment(model="logistic", clients=600, fraction=0.01, rounds=2, target=0.3, evaluate="test")
 
 
-def manner(folder: Path, precision: str) -> Manner:
+def manner(folder: Path, precision: str, seconds: float = float("inf"), said: list[str] | None = None) -> Manner:
     live: Any = lambda _: nullcontext(None)  # noqa: E731
-    return Manner("toy", folder, False, float("inf"), precision, live, lambda _: None)
+    return Manner("toy", folder, False, seconds, precision, live, ([] if said is None else said).append)
 
 
 @pytest.mark.parametrize(("asked", "own", "told"), [
@@ -48,3 +52,20 @@ def test_curves_of_cells_that_are_new_are_run_at_once(tmp_path: Path) -> None:
     part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),), series=series)
     record_missing([part], "", manner(tmp_path, "float32"))
     assert {file.name for file in tmp_path.iterdir()} == {"cell.json", "portrait-cell.json"}
+
+
+def test_when_the_time_is_over_it_says_so_and_goes_on_later(tmp_path: Path) -> None:
+    part, said = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),)), list[str]()
+    record_missing([part], "", manner(tmp_path, "float32", 0.0, said))
+    assert said == ["0 seconds are over: go on with the same command"]
+    assert not list(tmp_path.glob("*.json"))
+    record_missing([part], "", manner(tmp_path, "float32"))
+    assert (tmp_path / "cell.json").exists()
+
+
+def test_every_core_is_asked_for() -> None:
+    """What computes a cell on a CPU has a device a core: JAX can be asked before its first computation alone."""
+    code = "from fedloom.engines.devices import devices; from fedloom.recipes.recording import device; device(); "
+    count = [sys.executable, "-W", "error", "-c", code + "print(len(devices()))"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    assert int(subprocess.run(count, capture_output=True, check=True, env=environment).stdout) == cores()

@@ -22,12 +22,13 @@ import fedloom as fl
 import fedloom.runs.ongoing as ongoing
 from fedloom.algorithms import Kept, ServerState
 from fedloom.data import FederatedData
-from fedloom.engines import Program
+from fedloom.engines import Program, compiled
 from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName
 from fedloom.runs import checkpoint
-from fedloom.runs.restore import evened
+from fedloom.runs.restore import evened, standing
 from fedloom.runs.runner import train
 from fedloom.runs.settings import Settings
+from fedloom.runs.stopping import Stop
 from fedloom.tasks import Variables
 from fedloom.trees import flatten
 
@@ -147,6 +148,17 @@ def test_ctrl_c_finishes_the_chunk_and_can_be_resumed(generated: Make, tmp_path:
         fl.run(data, TASK, ALGORITHM, rounds=8, directory=tmp_path).variables,
         fl.run(data, TASK, ALGORITHM, rounds=8).variables,
     )
+
+
+def test_when_the_time_is_over_a_run_can_be_resumed(generated: Make, tmp_path: Path) -> None:
+    data, stop = generated(SIZES), Stop(8)
+    late = lambda until: train(compiled(), data, TASK, [ALGORITHM], [0], Settings(stop, ("test",), until=until),  # noqa: E731
+                               [tmp_path], ["late"])[0]  # fmt: skip
+    stopped = late(0.0)
+    assert (stopped.stopped, stopped.history.last("round")) == ("interrupted; it can be resumed", 0)
+    assert standing(tmp_path).stopped == ""  # type: ignore[union-attr]
+    same(late(float("inf")).variables, fl.run(data, TASK, ALGORITHM, rounds=8).variables)
+    assert standing(tmp_path).stopped == "did 8 rounds"  # type: ignore[union-attr]
 
 
 def test_runs_work_in_other_threads(generated: Make) -> None:
