@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,9 @@ class Setting:
         """The setting of the tables that this is a variant of."""
         model = self.model.removesuffix("-plain")
         return replace(self, model=model, inputs=PIXELS[model], precision="float32")
+
+
+Way = Callable[[Setting], Setting]
 
 
 @cache
@@ -257,12 +260,12 @@ def why_2nn(found: Found) -> str:
 
 
 def compared(
-    entries: Mapping[Setting, Entry], chosen: Sequence[Setting], ways: Mapping[str, Mapping[str, Any]]
+    entries: Mapping[Setting, Entry], chosen: Sequence[Setting], ways: Mapping[str, Way]
 ) -> tuple[tuple[tuple[str, tuple[Entry, ...]], ...], tuple[Cell, ...]]:
     """Some settings of the tables, each in several ways: the rows of a table, and its cells."""
     rows, cells = [], dict[str, Cell]()
-    for title, change in ways.items():
-        pairs = [(replace(s, **change), s, entries[s]) for s in chosen]
+    for title, way in ways.items():
+        pairs = [(way(s), s, entries[s]) for s in chosen]
         cells |= {changed.name: cell(changed, entry.target) for changed, _, entry in pairs}
         row = tuple(Entry(c.name, e.target, e.published if c == s else {}) for c, s, e in pairs)
         rows.append((title, row))
@@ -273,7 +276,7 @@ def inputs() -> Part:
     """How pixels are scaled, which the paper does not say: settings of Table 1 with each scaling."""
     entries = dict(settings1())
     chosen = [s for s in entries if s.batch_size == 10 and s.fraction == 0.1]
-    ways = {f"pixels as {about}": {"inputs": scaling} for scaling, about in SCALES.items()}
+    ways = {f"pixels as {about}": partial(replace, inputs=scaling) for scaling, about in SCALES.items()}
     rows, cells = compared(entries, chosen, ways)
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
     grid = Grid("Pixels scaled in three ways; C = 0.1, B = 10", heads, rows)
@@ -281,13 +284,25 @@ def inputs() -> Part:
 
 
 def weights() -> Part:
-    """How weights are drawn, which the paper does not say: a setting of Table 2 with an LSTM as libraries draw it."""
+    """How weights are drawn, which the paper does not say: settings of Table 2 with an LSTM as libraries draw it, and
+    with a CNN as in the tutorial that its layers are from, which had pixels from 0 to 1.
+    """
     entries = dict(settings2())
-    chosen = [s for s in entries if (s.model, s.partition, s.epochs, s.batch_size) == ("lstm", "natural", 1, 10)]
-    ways = {"as in the tables": {}, "drawn as libraries usually do": {"model": "lstm-plain"}}
+    kinds = [("cnn", "iid"), ("cnn", "shards"), ("lstm", "natural")]
+    chosen = [s for s in entries if (s.epochs, s.batch_size) == (1, 10) and (s.model, s.partition) in kinds]
+    ways: dict[str, Way] = {
+        "as in the tables": replace,
+        "plain: an LSTM as libraries draw it, a CNN as TensorFlow's tutorial": plain,
+    }
     rows, cells = compared(entries, chosen, ways)
-    grid = Grid("An LSTM's weights drawn in two ways; C = 0.1, E = 1, B = 10", ("LSTM, by role",), rows)
+    heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
+    grid = Grid("Weights drawn in two ways; C = 0.1, E = 1, B = 10", heads, rows)
     return Part("weights", "What the paper does not say: how weights are drawn", cells, (grid,))
+
+
+def plain(setting: Setting) -> Setting:
+    """The same with weights, and for a CNN pixels too, as was usual."""
+    return replace(setting, model=f"{setting.model}-plain", inputs="unit")
 
 
 def precision() -> Part:
@@ -296,7 +311,7 @@ def precision() -> Part:
     kinds = [("cnn", "iid", 0.1, 5, 10), ("cnn", "shards", 0.1, 5, 10), ("cnn", "iid", 0.5, 5, None),
              ("lstm", "natural", 0.1, 1, 10)]  # fmt: skip
     chosen = [s for s in entries if (s.model, s.partition, s.fraction, s.epochs, s.batch_size) in kinds]
-    ways: dict[str, dict[str, str]] = {"as in the tables": {}, "trained in bfloat16": {"precision": "bfloat16"}}
+    ways: dict[str, Way] = {"as in the tables": replace, "trained in bfloat16": partial(replace, precision="bfloat16")}
     rows, cells = compared(entries, chosen, ways)
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}, C = {s.fraction:g}, E = {s.epochs}, "
                   f"B = {s.batch_size or '∞'}" for s in chosen)  # fmt: skip

@@ -44,14 +44,14 @@ def _logistic(data: FederatedData) -> Task:
     return logistic(_features(_judged_once("logistic", data)), classes=data.classes)
 
 
-def _cnn(data: FederatedData, normalised: bool = False) -> Task:
+def _cnn(data: FederatedData, normalised: bool = False, plain: bool = False) -> Task:
     shape = _judged_once("cnn", data).columns["x"].shape[1:]
     if len(shape) not in (2, 3) or shape[0] != shape[1] or shape[0] % 4:
         raise DataError(
             f"the model cnn needs square images whose side is a multiple of 4, but an example of {data.name} has the "
             f"shape {shape}"
         )
-    return cnn(shape[0], shape[2] if len(shape) == 3 else 1, data.classes, normalised)
+    return cnn(shape[0], shape[2] if len(shape) == 3 else 1, data.classes, normalised, plain)
 
 
 def _lstm(data: FederatedData, plain: bool = False) -> Task:
@@ -71,6 +71,7 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
     "2nn": _two_nn,
     "cnn": _cnn,
     "cnn-bn": partial(_cnn, normalised=True),
+    "cnn-plain": partial(_cnn, plain=True),
     "cifar-cnn": _cifar_cnn,
     "logistic": _logistic,
     "lstm": _lstm,
@@ -148,10 +149,11 @@ LISTING: dict[str, dict[str, str]] = {
         "2nn": "two hidden layers of 200 ReLU units; 199,210 parameters on MNIST",
         "cnn": "two 5×5 convolutions, pooling, 512 ReLU units; 1,663,370 parameters on MNIST",
         "cnn-bn": "the same with batch normalisation after each convolution",
+        "cnn-plain": "cnn, with weights drawn as in TensorFlow's MNIST tutorial of 2016",
         "cifar-cnn": "TensorFlow's CIFAR-10 tutorial of 2016, with its crops, flips, brightness, contrast; 1,068,298",
         "logistic": "multinomial logistic regression; 7,850 parameters on MNIST",
         "lstm": "two LSTM layers of 256 units that predict the next character",
-        "lstm-plain": "the same, with weights drawn as libraries usually do, which learns more slowly",
+        "lstm-plain": "lstm, with weights drawn as libraries usually do, which learns more slowly",
     },
     "inputs": {
         "unit": "pixels as 0 to 1",

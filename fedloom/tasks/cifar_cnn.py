@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from fedloom.tasks.blocks import pixels
-from fedloom.tasks.layers import Layer, bit, dense, kept, marked, plus, same, settled
+from fedloom.tasks.layers import Layer, bit, cut_normal, dense, kept, marked, plus, same, settled
 from fedloom.tasks.objective import cross_entropy
 from fedloom.tasks.summed import summed
 from fedloom.tasks.task import Batch, Task, Variables
@@ -43,11 +43,11 @@ def cifar_cnn(classes: int = 10) -> Task:
         k = jax.random.split(key, 5)
         flat = (CROP // 4) ** 2 * 64
         layers = {
-            "convolution1": normal(k[0], 0.05, 0.0, 5, 5, 3, 64),
-            "convolution2": normal(k[1], 0.05, 0.1, 5, 5, 64, 64),
-            "dense1": normal(k[2], 0.04, 0.1, flat, 384),
-            "dense2": normal(k[3], 0.04, 0.1, 384, 192),
-            "output": normal(k[4], 1 / 192, 0.0, 192, classes),
+            "convolution1": cut_normal(k[0], 5, 5, 3, 64, deviation=0.05, bias=0.0),
+            "convolution2": cut_normal(k[1], 5, 5, 64, 64, deviation=0.05, bias=0.1),
+            "dense1": cut_normal(k[2], flat, 384, deviation=0.04, bias=0.1),
+            "dense2": cut_normal(k[3], 384, 192, deviation=0.04, bias=0.1),
+            "output": cut_normal(k[4], 192, classes, deviation=1 / 192, bias=0.0),
         }
         return Variables(layers, {})
 
@@ -72,12 +72,6 @@ def cifar_cnn(classes: int = 10) -> Task:
         return {"loss": losses, "accuracy": correct, "count": jnp.ones_like(losses)}
 
     return Task("cifar-cnn", init, loss, metrics, classes)
-
-
-def normal(key: Key[Array, ""], deviation: float, bias: float, *shape: int) -> Layer:
-    """Weights from a normal distribution cut off at two deviations, and equal biases."""
-    w = deviation * jax.random.truncated_normal(key, -2.0, 2.0, shape, jnp.float32)
-    return {"w": w, "b": jnp.full(shape[-1], bias, jnp.float32)}
 
 
 def convolve(layer: Layer, x: Float[Array, "batch h w i"]) -> Float[Array, "batch h w o"]:

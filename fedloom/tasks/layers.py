@@ -29,6 +29,12 @@ def glorot(key: Key[Array, ""], *shape: int) -> Layer:
     return {"w": w, "b": jnp.zeros(shape[-1], jnp.float32)}
 
 
+def cut_normal(key: Key[Array, ""], *shape: int, deviation: float, bias: float) -> Layer:
+    """Weights from a normal distribution cut off at two deviations, and equal biases."""
+    w = deviation * jax.random.truncated_normal(key, -2.0, 2.0, shape, jnp.float32)
+    return {"w": w, "b": jnp.full(shape[-1], bias, jnp.float32)}
+
+
 def dense(layer: Layer, x: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
     """x·W + b, in the type of the weights."""
     w = layer["w"]

@@ -38,3 +38,13 @@ def test_metrics_worked_out_by_hand() -> None:
 
 def test_the_same_model_is_the_same_task() -> None:
     assert two_nn() is two_nn()
+
+
+def test_a_plain_cnn_begins_as_the_tutorial() -> None:
+    plain, ours = (cnn(plain=way).init(jax.random.key(0)).params for way in (True, False))
+    assert jax.tree.map(jnp.shape, plain) == jax.tree.map(jnp.shape, ours)
+    for layer in plain.values():
+        assert float(jnp.abs(layer["w"]).max()) <= 0.2
+        assert float(layer["w"].std()) == pytest.approx(0.088, rel=0.05)  # of 0.1, cut off at two deviations
+        assert set(layer["b"].tolist()) == {float(np.float32(0.1))}
+    assert cnn(plain=True).name == "cnn-plain"
