@@ -88,7 +88,24 @@ def test_sweep_runs_every_combination() -> None:
     longer = json.loads(fedloom("resume", "s", "--rounds", "3", "--json").stdout)
     assert [r["round"] for r in longer] == [3] * 4
     assert fedloom("plot", "s", "--metric", "loss", "--against", "rounds", "--file", "s.svg").exit_code == 0
-    assert Path("s.svg").read_text().count("seed=") >= 4
+    assert Path("s.svg").read_text().count("lr=0.05") == 1  # seeds are one curve
+
+
+def test_sweep_compares_topologies() -> None:
+    Path("pairs.csv").write_text("0,1\n1,2\n2,3\n3,0\n")
+    options = ["--algorithm", "dpa-sgd", "--topology", "complete,pairs.csv", "--clients", "4", "--compute", "0.1"]
+    result = fedloom("sweep", *FAST, *options, "--seeds", "2", "--out", "s")
+    assert result.exit_code == 0, result.stderr
+    for text in ("4 experiments", "±", "clock", "topology=pairs"):
+        assert text in result.stdout
+    assert {folder.name for folder in Path("s").glob("*,seed=0")} == {
+        "topology=complete,seed=0", "topology=pairs,seed=0",
+    }  # fmt: skip
+    Path("elsewhere").mkdir()
+    os.chdir("elsewhere")
+    longer = json.loads(fedloom("resume", "../s", "--rounds", "3", "--json").stdout)  # the file is found from there
+    assert [r["round"] for r in longer] == [3] * 4
+    assert "central" in fedloom("sweep", *FAST, "--algorithm", "fedavg,central", "--out", "t").stderr
 
 
 def test_list_names_everything() -> None:

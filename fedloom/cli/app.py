@@ -7,12 +7,14 @@ import sys
 import typer
 
 from fedloom.cli.data import data_app
-from fedloom.cli.experiments import resume, run_command, sweep_command
+from fedloom.cli.experiments import run_command
 from fedloom.cli.federation import client_command, server_command, status_command
 from fedloom.cli.keys import keys_app
 from fedloom.cli.peers import peers_command
 from fedloom.cli.reproduce import reproduce
 from fedloom.cli.results import list_command, plot_command
+from fedloom.cli.resume import resume
+from fedloom.cli.sweep import sweep_command
 from fedloom.cli.topology import topology_command
 
 app = typer.Typer(

@@ -1,20 +1,18 @@
-"""Experiments: run, sweep, resume."""
+"""Experiments: run one."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from fedloom.algorithms import Method
 from fedloom.cli.shared import (
-    FIELDS,
     DataFolder,
     Debug,
     File,
@@ -35,20 +33,15 @@ from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment
-from fedloom.runs.fields import convert
 from fedloom.runs.lock import alone
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
 from fedloom.runs.ranks import ORDER
-from fedloom.runs.result import HISTORY, Run
+from fedloom.runs.result import Run
 from fedloom.runs.runner import train
-from fedloom.runs.sweep import SWEPT, combinations, sweep
-from fedloom.trees import listed
 
-LISTS = ("evaluate", "drop", "categorical", "private", "upper")
-"""Fields that are lists themselves, and cannot be swept."""
-EXPERIMENT, SWEEP, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "sweep.json", "figure.png", "clients.png", "central"
+EXPERIMENT, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "figure.png", "clients.png", "central"
 USERS, MIXING = "users.png", "mixing.png"
 RELATED, WORKERS, ANIMATION = "related.png", "workers.png", "workers.gif"
 
@@ -88,63 +81,6 @@ def run_command(
         go(experiment, folder, Manner(quiet, json_, data_folder), central)
 
 
-def resume(
-    directory: Annotated[Path, typer.Argument(help="the folder of a run or a sweep")],
-    rounds: Annotated[Optional[int], typer.Option(help="go on until this many rounds")] = None,  # noqa: UP045
-    target: Annotated[Optional[str], typer.Option(help="go on until this test accuracy, or none")] = None,  # noqa: UP045
-    data_folder: DataFolder = None,
-    quiet: Quiet = False,
-    json_: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Go on with a run or a sweep that was stopped or killed; its numbers are those of a run left alone."""
-    with told(debug):
-        changes = {name: value for name, value in (("rounds", rounds), ("target", target)) if value is not None}
-        if (directory / SWEEP).is_file():
-            plan = json.loads((directory / SWEEP).read_text())
-            plan["experiment"] = Experiment.from_toml(plan["experiment"]).replace(**changes).to_toml()
-            go_sweep(plan, directory, Manner(quiet, json_, data_folder))
-            return
-        if (directory / HISTORY).is_file() and not (directory / EXPERIMENT).is_file():
-            raise CheckpointError(f"{directory} holds a run that was begun in Python: there it goes on, by calling "
-                                  f'fl.run(…, directory="{directory}") again')  # fmt: skip
-        if not (directory / EXPERIMENT).is_file():
-            raise CheckpointError(f"{directory} holds no run: there is no {EXPERIMENT}")
-        experiment = Experiment.read(directory / EXPERIMENT).replace(**changes)
-        go(experiment, directory, Manner(quiet, json_, data_folder), central=(directory / CENTRAL).is_dir())
-
-
-@with_fields(many=True)
-def sweep_command(
-    file: File = None,
-    out: Out = None,
-    seeds: Annotated[str, typer.Option(help="how many seeds, or which: 0,7,9")] = "1",
-    data_folder: DataFolder = None,
-    quiet: Quiet = False,
-    json_: Json = False,
-    debug: Debug = False,
-    **fields: Any,
-) -> None:
-    """Run every combination of numbers and seeds, each with the numbers it gives alone.
-
-    On an accelerator they run side by side in one program. A folder that stands there goes on where it stopped.
-
-    Example: fedloom sweep --lr 0.05,0.1,0.2 --seeds 3
-    """
-    with told(debug):
-        axes, changes = split_axes({k: v for k, v in fields.items() if v is not None})
-        experiment = described(file, changes if file else {"evaluate": "test", **changes})
-        require("test" in experiment.splits, "evaluate", "with test, by which a sweep compares", experiment.evaluate)
-        for name, values in axes.items():
-            for value in values:
-                experiment.replace(**{name: value})
-        folder = folder_of(out, f"sweep-{experiment.model}-{short(experiment.data)}")
-        plan = {"experiment": experiment.to_toml(), "axes": axes, "seeds": parse_seeds(seeds)}
-        if (folder / SWEEP).exists() and json.loads((folder / SWEEP).read_text()) != plan:
-            raise CheckpointError(f"{folder} holds another sweep: choose another folder, or fedloom resume it")
-        go_sweep(plan, folder, Manner(quiet, json_, data_folder))
-
-
 @dataclass(frozen=True)
 class Manner:
     """How a command tells what it does, and where its data is."""
@@ -157,28 +93,6 @@ class Manner:
     def shows(self) -> bool:
         """Whether a progress bar is wanted."""
         return not (self.quiet or self.json)
-
-
-def go_sweep(plan: dict[str, Any], folder: Path, manner: Manner) -> None:
-    """Run a sweep in a folder, and tell what came of it."""
-    experiment, axes, seeds = Experiment.from_toml(plan["experiment"]), plan["axes"], plan["seeds"]
-    algorithm = experiment.replace(**{name: values[0] for name, values in axes.items()}).build_algorithm()
-    points = combinations(algorithm, axes, seeds)
-    data = build(experiment, folder, manner, [point.algorithm for point in points])
-    task = experiment.build_task(data)
-    rules = {name: getattr(experiment, name) for name in ("rounds", "target", "patience", "seconds", "every")}
-    with alone(folder, "sweep"), report.live(errors, experiment.stop(), manner.shows) as watch:
-        write_text(folder / SWEEP, json.dumps(plan, indent=1) + "\n")
-        for point in points:
-            fields = dict(part.split("=") for part in point.label.split(","))
-            write_text(folder / point.label / EXPERIMENT, experiment.replace(**fields).to_toml())
-        runs = sweep(data, task, algorithm, seeds=seeds, directory=folder, evaluate=experiment.splits, watch=watch,
-                     users=experiment.users == "yes", clock=experiment.build_clock(), engine=experiment.build_engine(),
-                     **rules, **axes)  # fmt: skip
-    plot([(r.label, r.history) for r in runs], target=experiment.target, file=folder / FIGURE)
-    table = report.comparison(runs, experiment.target)
-    tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
-    leave_if_interrupted(runs, folder)
 
 
 def go(experiment: Experiment, folder: Path, manner: Manner, central: bool = False) -> None:
@@ -283,33 +197,6 @@ def leave_if_interrupted(runs: Sequence[Run], folder: Path) -> None:
     if any(run.stopped.startswith("interrupted") for run in runs):
         errors.print(f"Go on with: fedloom resume {folder}", style="yellow", soft_wrap=True)
         raise typer.Exit(130)
-
-
-def split_axes(fields: dict[str, str]) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """The fields that have several values, and the others.
-
-    >>> split_axes({"lr": "0.1,0.2", "model": "cnn"})
-    ({'lr': [0.1, 0.2]}, {'model': 'cnn'})
-    """
-    kinds = {f.name: f for f in FIELDS}
-    axes: dict[str, list[Any]] = {}
-    for name, text in fields.items():
-        if "," in text and name not in LISTS:
-            require(name in SWEPT, name, "one value; only " + ", ".join(SWEPT) + " can have several", text)
-            axes[name] = [convert(kinds[name], value) for value in listed(text)]
-    return axes, {name: text for name, text in fields.items() if name not in axes}
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Which seeds, from how many or a list.
-
-    >>> parse_seeds("3"), parse_seeds("0,7")
-    ([0, 1, 2], [0, 7])
-    """
-    parts = listed(text)
-    require(bool(parts) and all(p.isdigit() for p in parts), "seeds", "a number, or numbers with commas", text)
-    require(text != "0", "seeds", "at least one", text)
-    return [int(p) for p in parts] if "," in text else list(range(int(text)))
 
 
 def check_folder(experiment: Experiment, folder: Path) -> None:

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedloom.cli.experiments import SWEEP
 from fedloom.cli.shared import Debug, Json, Quiet, console, told
+from fedloom.cli.sweep import SWEEP
 from fedloom.errors import ArgumentError, require
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.plot import AGAINST, plot
 from fedloom.runs.portraits import bands
 from fedloom.runs.result import HISTORY, load
+from fedloom.runs.sweep import without_seed
 
 METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
 
@@ -37,7 +38,7 @@ def plot_command(
             if x not in AGAINST:
                 raise ArgumentError("against", "any of " + ", ".join(AGAINST), x)
         names = [run.label for run in runs]
-        labels = [str(d) if names.count(n) > 1 else n for n, d in zip(names, directories, strict=True)]
+        labels = [named(n, names, d) for n, d in zip(names, directories, strict=True)]
         if users:
             require(against == AXES, "against", "left alone with --users, which draws rounds", against)
             one = "accuracy" if metric == METRICS else metric
@@ -48,6 +49,13 @@ def plot_command(
             plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)
         if not quiet:
             console.print(f"Figure: {file}")
+
+
+def named(label: str, labels: list[str], folder: Path) -> str:
+    """What a run is called in a figure: a sweep's seeds are one curve, and runs of one name have their folders'."""
+    if (folder.parent / SWEEP).is_file():
+        return without_seed(label)
+    return str(folder) if labels.count(label) > 1 else label
 
 
 def members(directory: Path) -> list[Path]:

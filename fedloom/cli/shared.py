@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -17,11 +17,13 @@ from rich.console import Console
 from fedloom.errors import FedloomError
 from fedloom.runs.catalogue import is_path
 from fedloom.runs.experiment import Experiment
-from fedloom.runs.sweep import SWEPT
+from fedloom.runs.plan import SWEPT
 
 console, errors = Console(emoji=False), Console(stderr=True, emoji=False)  # :AB: in a fingerprint is no picture
 FIELDS = dataclasses.fields(Experiment)
 DATA_GROUPS = ("Data", "Clients")
+FILES = ("data", "partition", "topology", "compute", "latency", "bandwidth")
+"""Fields that may name a file."""
 
 
 def default(text: object) -> str:
@@ -43,7 +45,7 @@ DataFolder = Annotated[
 def with_fields(
     groups: Sequence[str] | None = None, *, many: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that has the fields of an experiment (of some groups) as options; ``many``: numbers may be lists."""
+    """A command that has the fields of an experiment (of some groups) as options; ``many``: some as lists."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -52,7 +54,7 @@ def with_fields(
             if groups is not None and f.metadata["group"] not in groups:
                 continue
             shown = f.metadata["missing"] if f.default is None else f.default
-            listed = ", or several: 1,2,3" if many and f.name in SWEPT else ""
+            listed = ", or several: a,b,c" if many and f.name in SWEPT else ""
             info = typer.Option(help=f"{f.metadata['help']}{listed} {default(shown)}",
                                 metavar=str(f.type).split(" ")[0].upper(), show_default=False,
                                 rich_help_panel=f.metadata["group"])  # fmt: skip
@@ -71,9 +73,22 @@ def described(file: Path | None, fields: dict[str, Any]) -> Experiment:
     """The experiment that a file and options describe; files that it names are found from anywhere later."""
     changes = {name: value for name, value in fields.items() if value is not None}
     experiment = (Experiment.read(file) if file else Experiment()).replace(**changes)
-    named = {name: getattr(experiment, name) for name in ("data", "partition")}
-    paths = {name: Path(value) for name, value in named.items() if is_path(name, value)}
-    return experiment.replace(**{name: str(path.resolve()) for name, path in paths.items() if path.exists()})
+    return experiment.replace(**found(experiment.changed()))
+
+
+def found(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, with files that they name as found from anywhere."""
+
+    def absolute(name: str, text: str) -> str:
+        named = is_path(name, text) if name in ("data", "partition") else text.endswith(".csv")
+        return str(Path(text).resolve()) if named and Path(text).exists() else text
+
+    def whole(name: str, value: Any) -> Any:
+        if name not in FILES or not isinstance(value, str):
+            return value
+        return absolute(name, value) if name == "data" else ",".join(absolute(name, one) for one in value.split(","))
+
+    return {name: whole(name, value) for name, value in fields.items()}
 
 
 def tell(quiet: bool, as_json: bool, result: Any, *shown: Any) -> None:

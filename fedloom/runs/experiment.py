@@ -190,17 +190,8 @@ class Experiment:
     def _check_used(self) -> None:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
-        used, beside = METHODS[self.algorithm][0], f"with algorithm {self.algorithm}"
-        how, which = f"with combine {self.combine}", f"with the weighting {self.weighting}"
-        reads = "-" in self.weighting or self.exclude is not None
-        for name, useful, why in (
-            *((option, option in used, beside) for option in OPTIONS),
-            ("moment", reads, which), ("temperature", "-loss" in self.weighting, which),
-            ("exclude_by", self.exclude is not None, which), ("peers_by", self.peers is not None, "with all peers"),
-            ("trim", self.combine == "trimmed", how), ("weighting", self.combine == "mean", how),
-        ):  # fmt: skip
-            if not useful:
-                self.leave_alone(name, f"{why}, which has no use for it")
+        for name, why in useless(self.algorithm, self.combine, self.weighting, self.exclude, self.peers).items():
+            self.leave_alone(name, f"{why}, which has no use for it")
 
     def leave_alone(self, name: str, why: str) -> None:
         """Raise an :class:`ArgumentError` if a field has been given another value than its usual one."""
@@ -359,6 +350,27 @@ class Experiment:
     def splits(self) -> tuple[str, ...]:
         """The parts of the data to evaluate."""
         return tuple(listed(self.evaluate))
+
+
+def useless(algorithm: str, combine: str, weighting: str, exclude: float | None, peers: int | None) -> dict[str, str]:
+    """The options of which an experiment has no use → why.
+
+    >>> useless("fedavg", "mean", "size", None, None)["mu"]
+    'with algorithm fedavg'
+    """
+    used, beside = METHODS[algorithm][0], f"with algorithm {algorithm}"
+    how, which = f"with combine {combine}", f"with the weighting {weighting}"
+    reads = "-" in weighting or exclude is not None
+    found: dict[str, str] = {}
+    for name, is_used, why in (
+        *((option, option in used, beside) for option in OPTIONS),
+        ("moment", reads, which), ("temperature", "-loss" in weighting, which),
+        ("exclude_by", exclude is not None, which), ("peers_by", peers is not None, "with all peers"),
+        ("trim", combine == "trimmed", how), ("weighting", combine == "mean", how),
+    ):  # fmt: skip
+        if not is_used:
+            found.setdefault(name, why)
+    return found
 
 
 WORK = ("fraction", "epochs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ from matplotlib.figure import Figure
 
 from fedloom.errors import ArgumentError, UnknownName, choose
 from fedloom.runs.history import History
-from fedloom.style import STYLE, save
+from fedloom.style import COLOURS, STYLE, save
 
 AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
 """What a curve can be drawn against → the column it is."""
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
+INSIDE = 8  # lines of a legend that fit into a panel
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
+
+Together = Mapping[str, Sequence[History]]
 
 
 def plot(
@@ -33,7 +36,8 @@ def plot(
     """Draw metrics of one or several runs: a row a metric and a column an abscissa, or all in a row if there is one.
 
     Each curve is drawn twice: as measured, faint, and best so far, bold. With one run the parts of the data have a
-    colour each; with several, the runs do and the parts differ by dashes.
+    colour each; with several, the runs do and the parts differ by dashes. Runs of the same label, such as those of
+    several seeds, are one curve: the mean of what each has come to so far, and each of them faint.
 
     Arguments:
         runs: (label, history) pairs.
@@ -43,52 +47,100 @@ def plot(
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """
+    together: dict[str, list[History]] = {}
+    for label, history in runs:
+        together.setdefault(label, []).append(history)
     with mpl.rc_context(STYLE):
         panels = list(itertools.product(metrics, against))
         rows, columns = (1, len(metrics)) if len(against) == 1 else (len(metrics), len(against))
         figure = Figure(figsize=(5.2 * columns, 3.8 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
-        faint = False
         for axes, (metric, x) in zip(grid.flat, panels, strict=True):
-            faint |= _panel(axes, runs, metric, x)
+            _panel(axes, together, metric, x)
             if target is not None and metric == "accuracy":
                 axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
-        if faint:
-            told = "bold: best so far, faint: as measured" if len(runs) > 1 else "faint: as measured"
+        if told := _faint(runs, together, metrics):
             grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label=told)
-        grid[0, 0].legend(loc="lower right", fontsize="small")
+        if len(grid[0, 0].get_legend_handles_labels()[0]) > INSIDE:
+            figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
+        else:
+            grid[0, 0].legend(loc="lower right", fontsize="small")
         if file:
             save(figure, file)
     return figure
 
 
-def _panel(axes: Any, runs: Sequence[tuple[str, History]], metric: str, x: str) -> bool:
-    """Draw one; whether there are faint curves in it."""
+def _faint(runs: Sequence[tuple[str, History]], together: Together, metrics: Sequence[str]) -> str:
+    """What faint curves are, if there are any."""
+    if not any(_splits(history, metric) for _, history in runs for metric in metrics):
+        return ""
+    if len(together) < len(runs):
+        return "bold: mean of the best so far, faint: each seed's"
+    return "bold: best so far, faint: as measured" if len(runs) > 1 else "faint: as measured"
+
+
+def _splits(history: History, metric: str) -> list[str]:
+    """The parts of the data on which a history has a metric."""
+    return [split for split in DASHES if f"{split}_{metric}" in history.columns]
+
+
+def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
+    """Draw one."""
     choose("against", x, AGAINST)
-    drawn, faint = 0, False
-    for i, (label, history) in enumerate(runs):
-        for j, split in enumerate(split for split in DASHES if f"{split}_{metric}" in history.columns):
-            name = f"{split}_{metric}"
-            style = {"color": f"C{j}", "linestyle": "-"} if len(runs) == 1 else {"color": f"C{i % 6}"}
-            style = {"linestyle": DASHES[split], **style}
-            places = abscissa(history, x)
-            axes.plot(places, history.column(name), alpha=0.3, linewidth=1, **style)
-            shown = f"{split}, best so far" if len(runs) == 1 else f"{label}: {split}"
-            axes.plot(places, history.so_far(name), label=shown, linewidth=1.8, **style)
-            drawn, faint = drawn + 1, True
-        if metric in others(history):
-            axes.plot(abscissa(history, x), history.column(metric), label=label, linewidth=1.8, color=f"C{i % 6}")
+    every = [history for histories in together.values() for history in histories]
+    parts = {split for history in every for split in _splits(history, metric)}
+    drawn, alone = 0, len(every) == 1
+    for colour, (label, histories) in zip(colours(len(together)), together.items(), strict=True):
+        for j, split in enumerate(_splits(histories[0], metric)):
+            style = {"color": f"C{j}" if alone else colour, "linestyle": "-" if alone else DASHES[split]}
+            shown = f"{split}, best so far" if alone else f"{label}: {split}" if len(parts) > 1 else label
+            _curve(axes, histories, f"{split}_{metric}", x, shown, style)
+            drawn += 1
+        if metric in others(histories[0]):
+            measured = [(abscissa(h, x), h.column(metric)) for h in histories]
+            axes.plot(*mean_curve(measured), label=label, linewidth=1.8, color=colour)
             drawn += 1
     if not drawn:
-        known = {c.split("_", 1)[1] for _, h in runs for c in h.columns if c.split("_")[0] in DASHES}
-        raise UnknownName("metric", metric, known.union(*(others(h) for _, h in runs)))
-    axes.set(xlabel=AXES[x], ylabel=metric.replace("_", " "))
+        known = {c.split("_", 1)[1] for h in every for c in h.columns if c.split("_")[0] in DASHES}
+        raise UnknownName("metric", metric, known.union(*(others(h) for h in every)))
+    whose = "".join(f"{split} " for split in parts) if len(parts) == 1 and not alone else ""
+    axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " "))
     if metric == "accuracy":
-        lowest = min(float(np.nanmedian(h.column(c))) for _, h in runs for c in h.columns if c.endswith("accuracy"))
+        lowest = min(float(np.nanmedian(h.column(c))) for h in every for c in h.columns if c.endswith("accuracy"))
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
         axes.set_yscale("log")
-    return faint
+
+
+def _curve(axes: Any, histories: Sequence[History], name: str, x: str, label: str, style: dict[str, str]) -> None:
+    """A curve: faint as measured, or each of several; and bold the best so far, or the mean of several."""
+    best = [(abscissa(h, x), h.so_far(name)) for h in histories]
+    faint = best if len(histories) > 1 else [(abscissa(h, x), h.column(name)) for h in histories]
+    for places, values in faint:
+        axes.plot(places, values, alpha=0.3, linewidth=1, **style)
+    axes.plot(*mean_curve(best), label=label, linewidth=1.8, **style)
+
+
+def mean_curve(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of several curves, row by row; one that has ended stays where it was, and no longer moves the place.
+
+    >>> mean_curve([(np.array([0, 1, 2]), np.array([0.0, 0.5, 0.9])), (np.array([0, 1]), np.array([0.0, 0.7]))])
+    (array([0., 1., 2.]), array([0. , 0.6, 0.8]))
+    """
+    longest = max(len(places) for places, _ in curves)
+    held = np.array([np.pad(values, (0, longest - len(values)), mode="edge") for _, values in curves])
+    steps = [np.pad(np.diff(places, prepend=0.0), (0, longest - len(places)), constant_values=np.nan)
+             for places, _ in curves]  # fmt: skip
+    return np.cumsum(np.nanmean(steps, axis=0)), held.mean(axis=0)
+
+
+def colours(many: int) -> list[Any]:
+    """A colour each: the usual ones, or shades where there are more."""
+    return (
+        [f"C{i}" for i in range(many)]
+        if many <= len(COLOURS)
+        else list(mpl.colormaps["viridis"](np.linspace(0, 0.92, many)))
+    )
 
 
 def others(history: History) -> set[str]:

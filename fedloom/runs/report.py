@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -16,6 +17,7 @@ from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
 from fedloom.runs.stopping import Stop
+from fedloom.runs.sweep import without_seed
 
 LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
 
@@ -109,19 +111,40 @@ def beside(federated: Run, central: Run, passes: float) -> str:
 
 
 def comparison(runs: Sequence[Run], target: float | None) -> Table:
-    """Several runs in a table, the best first."""
+    """Several runs in a table, the best first; those that differ in their seeds alone are one line, with the mean and
+    the deviation of their best, and the mean rounds to the target of those that got there. What they cost is the mean.
+    """
+    together: dict[str, list[Run]] = {}
+    for run in runs:
+        together.setdefault(without_seed(run.label), []).append(run)
+    best = {label: [run.history.best("test_accuracy") for run in mine] for label, mine in together.items()}
+    timed = "clock" if all("clock" in run.history.columns for run in runs) else "seconds"
+    odd = [run for run in runs if not run.stopped.startswith("did ") and " reached " not in run.stopped]
     table = Table(title=counted(len(runs), "experiment", "experiments"), title_justify="left")
-    table.add_column("experiment", no_wrap=True)
-    for name in ("best test", "in round", *([f"to {target:.4g}"] if target else []), "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("stopped", no_wrap=True)
-    for run in sorted(runs, key=lambda run: -run.history.best("test_accuracy")):
-        best = run.history.best("test_accuracy")
-        reached = run.history.reached("test_accuracy", target) if target else None
-        cells = [run.label, f"{best:.2%}", str(run.history.reached("test_accuracy", best))]
-        cells += [str(reached) if reached is not None else "–"] if target else []
-        table.add_row(*cells, f"{run.history.last('seconds'):.1f}", run.stopped.split(":")[0].split(";")[0])
+    table.add_column("experiment")
+    heads = ["best test", *([f"to {target:.4g}"] if target else []), "rounds", "MB", timed]
+    for name in heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    if odd:
+        table.add_column("stopped")
+    for label in sorted(together, key=lambda label: -float(np.mean(best[label]))):
+        mine = together[label]
+        spread = f" ± {np.std(best[label], ddof=1):.2%}" if len(mine) > 1 else ""
+        mean = {name: np.mean([run.history.last(name) for run in mine]) for name in ("round", timed)}
+        sent = np.mean([run.history.last("bytes_up") + run.history.last("bytes_down") for run in mine]) / 1e6
+        cells = [label, f"{np.mean(best[label]):.2%}{spread}", *([to_target(mine, target)] if target else [])]
+        cells += [f"{mean['round']:.4g}", f"{sent:,.1f}", f"{mean[timed]:,.1f}"]
+        ends = dict.fromkeys(run.stopped.split(":")[0].split(";")[0] for run in mine if run in odd)
+        table.add_row(*cells, *([", ".join(ends)] if odd else []))
     return table
+
+
+def to_target(runs: Sequence[Run], target: float) -> str:
+    """The mean rounds to a target, and of how many runs, if not all got there."""
+    reached = [n for run in runs if (n := run.history.reached("test_accuracy", target)) is not None]
+    if not reached:
+        return "–"
+    return f"{np.mean(reached):.4g}" + (f" ({len(reached)} of {len(runs)})" if len(reached) < len(runs) else "")
 
 
 def as_json(run: Run) -> dict[str, Any]:

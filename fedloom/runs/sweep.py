@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,15 @@ SWEPT = {
 """Axis → where the number stands in an algorithm."""
 
 
+def without_seed(label: str) -> str:
+    """What an experiment has in common with those of other seeds, for people.
+
+    >>> without_seed("algorithm=fedprox,lr=0.1,seed=3"), without_seed("seed=0")
+    ('fedprox, lr=0.1', 'all')
+    """
+    return re.sub(r"(^|,)seed=\d+$", "", label).removeprefix("algorithm=").replace(",", ", ") or "all"
+
+
 @dataclasses.dataclass(frozen=True)
 class Point:
     """One experiment of a sweep."""
@@ -52,11 +62,16 @@ class Point:
     algorithm: Method
     seed: int
 
+    @property
+    def folder(self) -> str:
+        """The name of its folder: the label, with what folders may not have in their names left out."""
+        return re.sub(r"[^\w.,=+-]", "-", self.label)
+
 
 def sweep(
     data: FederatedData,
     task: Task,
-    algorithm: Method,
+    algorithm: Method | Mapping[str, Method],
     *,
     seeds: int | Sequence[int] = 1,
     rounds: int = 100,
@@ -79,25 +94,42 @@ def sweep(
     on a CPU. A member that diverges is reported as such and does not stop the others.
 
     Arguments:
+        algorithm: one, or several by name: ``{"ring": fl.dpa_sgd("ring"), "server": fl.fedavg()}``.
         seeds: how many (0, 1, …), or which.
         axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
-            server_momentum, temperature, exclude, mu, period, q, trim, clip.
+            server_momentum, temperature, exclude, mu, period, q, trim, clip. Of several algorithms, those that have
+            such a number are swept over it.
         directory: where to keep them, a folder each; what stands there finished is not run again.
 
     The other arguments are those of :func:`fedloom.run`.
     """
-    check_kinds(algorithm, task, data)
+    algorithms = algorithm if isinstance(algorithm, Mapping) else {"": algorithm}
+    require(len(algorithms) > 0, "algorithm", "at least one", algorithms)
+    for one in algorithms.values():
+        check_kinds(one, task, data)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     stop = Stop(rounds, seconds, target, patience, monitor)
     settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
-    engine = engine or compiled()
-    points = combinations(algorithm, axes, numbers)
+    points = combinations(algorithms, axes, numbers)
+    return run_points(points, engine or compiled(), data, task, settings, Path(directory) if directory else None, watch)
+
+
+def run_points(
+    points: Sequence[Point],
+    engine: Engine,
+    data: FederatedData,
+    task: Task,
+    settings: Settings,
+    directory: Path | None,
+    watch: Callable[[Sequence[str]], Watch] | None = None,
+) -> list[Run]:
+    """Run some experiments, in as few programs as possible; those that are interrupted are the last."""
     for point in points:
         check(point.algorithm, task, data)  # before any of them runs
     runs: dict[str, Run] = {}
     for group in groups(points, engine, data, task, directory):
         labels = [p.label for p in group]
-        folders = [Path(directory) / label if directory else None for label in labels]
+        folders = [directory / p.folder if directory else None for p in group]
         results = train(
             engine, data, task, [p.algorithm for p in group], [p.seed for p in group], settings, folders, labels,
             watch(labels) if watch else None,
@@ -108,12 +140,16 @@ def sweep(
     return [runs[p.label] for p in points if p.label in runs]
 
 
-def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Sequence[int]) -> list[Point]:
-    """Every combination of the axes and seeds.
+def combinations(
+    algorithms: Mapping[str, Method], axes: Mapping[str, Sequence[float]], seeds: Sequence[int]
+) -> list[Point]:
+    """Every combination of some algorithms by name, the axes, and seeds.
 
-    >>> from fedloom.algorithms import fedavg
-    >>> [p.label for p in combinations(fedavg(), {"lr": [0.1, 0.2]}, [0, 1])]
+    >>> from fedloom.algorithms import dpa_sgd, fedavg
+    >>> [p.label for p in combinations({"": fedavg()}, {"lr": [0.1, 0.2]}, [0, 1])]
     ['lr=0.1,seed=0', 'lr=0.1,seed=1', 'lr=0.2,seed=0', 'lr=0.2,seed=1']
+    >>> [p.label for p in combinations({"server": fedavg(), "ring": dpa_sgd()}, {"period": [1, 5]}, [0])]
+    ['server,seed=0', 'ring,period=1,seed=0', 'ring,period=5,seed=0']
     """
     require(len(seeds) > 0, "seeds", "at least one", seeds)
     require(len(set(seeds)) == len(seeds), "seeds", "different ones", seeds)
@@ -124,19 +160,28 @@ def combinations(algorithm: Method, axes: dict[str, Sequence[float]], seeds: Seq
         require(len(values) > 0, name, "at least one value", values)
         require(len(set(values)) == len(values), name, "different values", values)
         require(name == "batch_size" or None not in values, name, "numbers, to be swept", values)
+    places = {
+        called: {axis: path for axis in axes if (path := place(algorithm, axis))}
+        for called, algorithm in algorithms.items()
+    }
+    for axis in axes:
+        if not any(axis in found for found in places.values()):
+            what = [algorithm.describe() for algorithm in algorithms.values()]
+            raise ArgumentError(axis, f"left alone: nothing in {' or '.join(map(str, what))} has one", axis)
     points = []
-    for values in itertools.product(*axes.values()):
-        changed, label = algorithm, []
-        for name, value in zip(axes, values, strict=True):
-            changed = with_number(changed, place(changed, name), value)
-            label.append(f"{name}={'all' if value is None else repr(value)}")
-        points += [Point(",".join([*label, f"seed={seed}"]), changed.checked(), seed) for seed in seeds]
+    for called, algorithm in algorithms.items():
+        for values in itertools.product(*(axes[axis] for axis in places[called])):
+            changed, label = algorithm, [called] if called else []
+            for (axis, path), value in zip(places[called].items(), values, strict=True):
+                changed = with_number(changed, path, value)
+                label.append(f"{axis}={'all' if value is None else repr(value)}")
+            points += [Point(",".join([*label, f"seed={seed}"]), changed.checked(), seed) for seed in seeds]
     return points
 
 
-def place(algorithm: Method, axis: str) -> tuple[str, ...]:
-    """Where an axis's number stands in an algorithm; weightings may be inside a mixer, and one inside another, as local
-    work and combiners may be.
+def place(algorithm: Method, axis: str) -> tuple[str, ...] | None:
+    """Where an axis's number stands in an algorithm, ``None`` if nowhere; weightings may be inside a mixer, and one
+    inside another, as local work and combiners may be.
     """
     path = SWEPT[axis]
     if path[0] == "weighting" and hasattr(algorithm, "mixer"):
@@ -147,10 +192,11 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...]:
             record = getattr(record, name, None)  # type: ignore[assignment]
         names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
         if path[-1] in names:
-            return path
+            counts = axis == "batch_size" or getattr(record, path[-1]) is not None  # who counts epochs has no period
+            return path if counts else None
         deeper = names & {"among", "inner", "then"}
         if not deeper:
-            raise ArgumentError(axis, f"left alone: nothing in {algorithm.describe()} has one", axis)
+            return None
         path = (*path[:-1], *deeper, path[-1])
 
 
@@ -162,16 +208,14 @@ def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def groups(
-    points: list[Point], engine: Engine, data: FederatedData, task: Task, directory: str | Path | None
+    points: Sequence[Point], engine: Engine, data: FederatedData, task: Task, directory: Path | None
 ) -> list[list[Point]]:
     """Points that run together: the same program, and the same round if they have begun before."""
 
     def kind(point: Point) -> Any:
-        structure = jax.tree.structure(point.algorithm)
-        if not directory:
-            return structure, 0
-        stored = standing(Path(directory) / point.label)
-        return structure, stored.round if stored else -1
+        leaves, structure = jax.tree.flatten(point.algorithm.sized(len(data)))
+        stored = standing(directory / point.folder) if directory else None
+        return structure, tuple(np.shape(leaf) for leaf in leaves), stored.round if stored else -1
 
     found: dict[Any, list[Point]] = {}
     for point in points:

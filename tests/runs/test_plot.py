@@ -50,3 +50,24 @@ def test_unknown_names() -> None:
         plot([("a", HISTORY)], metrics=["f1"])
     with pytest.raises(UnknownName, match="against must be one of bytes, clock, rounds, seconds, steps, but is 'time'"):
         plot([("a", HISTORY)], against=["time"])
+
+
+def test_runs_of_one_label_are_one_curve() -> None:
+    short = History(HISTORY.rows[:3])
+    [axes] = plot([("a", HISTORY), ("b", HISTORY), ("a", short)], metrics=["accuracy"]).axes
+    labels = [t.get_text() for t in axes.get_legend().get_texts()]
+    assert labels == ["a: test", "a: train", "b: test", "b: train", "bold: mean of the best so far, faint: each seed's"]
+    mean = next(line for line in axes.lines if line.get_label() == "a: train")
+    assert list(mean.get_ydata()) == pytest.approx([0.5, 0.55, 0.6, 0.625, 0.65, 0.675])  # who ended stays at 0.6
+    assert list(mean.get_xdata()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_many_curves_have_shades_and_a_legend_beside_them() -> None:
+    only = History(tuple({k: v for k, v in row.items() if k != "train_accuracy"} for row in HISTORY.rows))
+    figure = plot([(f"lr={i}", only) for i in range(9)], metrics=["accuracy"])
+    [axes] = figure.axes
+    assert axes.get_legend() is None and len(figure.legends) == 1
+    assert axes.get_ylabel() == "test accuracy"
+    bold = [line for line in axes.lines if line.get_label().startswith("lr=")]
+    assert [line.get_label() for line in bold] == [f"lr={i}" for i in range(9)]
+    assert len({tuple(line.get_color()) for line in bold}) == 9

@@ -11,7 +11,7 @@ from fedloom.algorithms import fedavg, fedper, fedprox, personalised, qfedavg
 from fedloom.combine import by_loss, excluding
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError, UnknownName
-from fedloom.runs.sweep import combinations, place
+from fedloom.runs.sweep import Point, combinations, place
 from fedloom.trees import flatten
 
 Make = Callable[..., FederatedData]
@@ -111,12 +111,12 @@ def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
     ]
     for algorithm, axis, path in rules:
         assert place(algorithm, axis) == path
-        [point] = combinations(algorithm, {axis: [0.5]}, [0])
+        [point] = combinations({"": algorithm}, {axis: [0.5]}, [0])
         assert point.algorithm.describe()[axis] == 0.5
         with pytest.raises(ArgumentError, match=f"{axis} must be above 0"):
-            combinations(algorithm, {axis: [-1.0]}, [0])
+            combinations({"": algorithm}, {axis: [-1.0]}, [0])
     with pytest.raises(ArgumentError, match="temperature must be left alone: nothing in"):
-        combinations(fedavg(), {"temperature": [1.0]}, [0])
+        combinations({"": fedavg()}, {"temperature": [1.0]}, [0])
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,29 @@ def test_every_point_is_checked_before_any_runs() -> None:
     assert not seen
     with pytest.raises(ArgumentError, match="exclude must be numbers, to be swept"):
         fl.sweep(points([1.0] * 4), quadratic(), fl.fedavg(weighting=excluding(1.0)), exclude=[1.0, None], rounds=1)  # type: ignore[list-item]
+
+
+def test_several_algorithms_are_swept_each_over_the_numbers_that_it_has(generated: Make, tmp_path: Path) -> None:
+    data = generated([8] * 4)
+    several = {"server": fl.fedavg(fraction=1.0), "ring": fl.dpa_sgd("ring"), "all": fl.dpa_sgd("complete")}
+    runs = fl.sweep(data, TASK, several, period=[1, 3], lr=[0.1], rounds=3, directory=tmp_path)
+    assert [run.label for run in runs] == [
+        "server,lr=0.1,seed=0", *(f"{name},period={n},lr=0.1,seed=0" for name in ("ring", "all") for n in (1, 3)),
+    ]  # fmt: skip
+    alone = fl.run(data, TASK, fl.dpa_sgd("ring", period=3, lr=0.1), rounds=3, evaluate=["test"])
+    assert equal(runs[2], alone)
+    assert (tmp_path / "ring,period=3,lr=0.1,seed=0" / "history.json").exists()
+    with pytest.raises(ArgumentError, match=r"temperature must be left alone: nothing in .* or .* has one"):
+        fl.sweep(data, TASK, several, temperature=[1.0])
+    with pytest.raises(ArgumentError, match="algorithm must be at least one"):
+        fl.sweep(data, TASK, {})
+
+
+def test_names_of_folders_are_plain() -> None:
+    assert Point("topology=regular:4,seed=0", fedavg(), 0).folder == "topology=regular-4,seed=0"
+    assert Point("a/b c,seed=0", fedavg(), 0).folder == "a-b-c,seed=0"
+
+
+def test_who_counts_epochs_has_no_period() -> None:
+    with pytest.raises(ArgumentError, match="period must be left alone"):
+        combinations({"": fedavg()}, {"period": [1]}, [0])
