@@ -7,14 +7,8 @@ Table 3: CIFAR-10 to 80, 82 and 85 %, by SGD, FedSGD and federated averaging.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from fedloom.data import shakespeare
 from fedloom.recipes.again import again
 from fedloom.recipes.cell import Cell, Trial
 from fedloom.recipes.figures import between, epochs, rates, work
@@ -24,76 +18,11 @@ from fedloom.recipes.layout import Entry, Grid
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.series import Series
+from fedloom.recipes.setting import KINDS, PIXELS, cell, published, settings1, settings2
+from fedloom.recipes.unsaid import inputs, precision, weights, why_2nn
 from fedloom.runs.experiment import Experiment
 
-PUBLISHED = Path(__file__).parent / "published" / "mcmahan2017.json"
-RATES = {("2nn", 10): 0.1, ("2nn", None): 0.464, ("cnn", 10): 0.1, ("cnn", 50): 0.215, ("cnn", None): 0.1,
-         ("lstm", 10): 2.15, ("lstm", 50): 4.64, ("lstm", None): 4.64}  # fmt: skip
-"""Model and batch size → a learning rate to begin with."""
-LONGEST = {"2nn": 3000, "cnn": 400}  # rounds where the paper gives none
-SHORTEST = 100  # rounds that any cell may take
-PIXELS = {"2nn": "unit", "cnn": "standard", "lstm": "unit"}
-"""Model → how pixels are scaled for the tables, where there are any."""
-SCALES = {"unit": "0 to 1", "centred": "-1 to 1", "standard": "mean 0, deviation 1"}
-KINDS = {"iid": "IID", "shards": "shards", "natural": "by role"}
 SGD_BATCH, IMAGES = 100, 50_000
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What tells a cell of Tables 1 and 2 from the others."""
-
-    model: str
-    partition: str
-    fraction: float
-    epochs: int
-    batch_size: int | None
-    inputs: str
-    precision: str = "float32"
-
-    @property
-    def name(self) -> str:
-        """Of its record: the same experiment in two tables is run once."""
-        name = f"{self.model}-{self.partition}-C{self.fraction:g}-E{self.epochs}-B{self.batch_size or 'all'}"
-        name += f"-{self.inputs}" * (self.inputs != self.usual.inputs)
-        return name + f"-{self.precision}" * (self.precision != "float32")
-
-    @property
-    def usual(self) -> Setting:
-        """The setting of the tables that this is a variant of."""
-        model = self.model.removesuffix("-plain")
-        return replace(self, model=model, inputs=PIXELS[model], precision="float32")
-
-
-Way = Callable[[Setting], Setting]
-
-
-@cache
-def published() -> dict[str, Any]:
-    """The published numbers."""
-    content: dict[str, Any] = json.loads(PUBLISHED.read_text())
-    return content
-
-
-def settings1() -> Iterator[tuple[Setting, Entry]]:
-    """The forty settings of Table 1, also those the paper leaves blank."""
-    for model, about in published()["table1"].items():
-        for c in about["cells"]:
-            setting = Setting(model, c["partition"], c["C"], about["E"], c["B"], PIXELS[model])
-            numbers = {who: c[who] for who in ("paper", "hartoyo") if who in c}
-            yield setting, Entry(setting.name, about["target"], numbers)
-
-
-def settings2() -> Iterator[tuple[Setting, Entry]]:
-    """The rows of Table 2: the CNN on MNIST, IID and shards, and the LSTM on Shakespeare, IID and by role."""
-    for model, kinds in (("cnn", ("iid", "shards")), ("lstm", ("iid", "by_role"))):
-        about = published()["table2"][model]
-        for row in about["rows"]:
-            for kind in kinds:
-                partition = "natural" if kind == "by_role" else kind
-                setting = Setting(model, partition, about["C"], row["E"], row["B"], PIXELS[model])
-                numbers = {"paper": row[kind], "hartoyo": row.get(f"hartoyo_{kind}")}
-                yield setting, Entry(setting.name, about["target"], numbers)
 
 
 def table1() -> Part:
@@ -237,88 +166,6 @@ def figure4() -> Part:
     return Part("figure4", "Figure 4: CIFAR-10 against rounds", part.cells, pictures=pictures)
 
 
-def why_2nn(found: Found) -> str:
-    """Why the 2NN takes fewer rounds than the paper's, if the experiment that shows it is recorded."""
-    shown = {}
-    for kind, paper in (("iid", 87), ("shards", 664)):
-        for scaling in ("unit", "centred", "standard"):
-            outcome = found.outcomes.get(Setting("2nn", kind, 0.1, 1, 10, scaling).name)
-            rounds = outcome.rounds(0.97) if outcome else None
-            if rounds is None:
-                return ""
-            shown[kind, scaling] = f"{rounds:.0f}"
-        shown[kind, "paper"] = str(paper)
-    iid, shards = ({s: shown[kind, s] for s in (*SCALES, "paper")} for kind in ("iid", "shards"))
-    return (
-        "A likely reason why the 2NN is faster here: how pixels are scaled, which the paper does not say and which "
-        "alone moves the rounds several times over. At C = 0.1 and B = 10, with pixels "
-        f"from -1 to 1 the same model, tuned on the same grid, takes {iid['centred']} rounds on IID data and "
-        f"{shards['centred']} on shards (the paper: {iid['paper']} and {shards['paper']}); with pixels from 0 to 1, as "
-        f"in the tables here, {iid['unit']} and {shards['unit']}; with mean 0 and deviation 1, {iid['standard']} and "
-        f"{shards['standard']}."
-    )
-
-
-def compared(
-    entries: Mapping[Setting, Entry], chosen: Sequence[Setting], ways: Mapping[str, Way]
-) -> tuple[tuple[tuple[str, tuple[Entry, ...]], ...], tuple[Cell, ...]]:
-    """Some settings of the tables, each in several ways: the rows of a table, and its cells."""
-    rows, cells = [], dict[str, Cell]()
-    for title, way in ways.items():
-        pairs = [(way(s), s, entries[s]) for s in chosen]
-        cells |= {changed.name: cell(changed, entry.target) for changed, _, entry in pairs}
-        row = tuple(Entry(c.name, e.target, e.published if c == s else {}) for c, s, e in pairs)
-        rows.append((title, row))
-    return tuple(rows), tuple(cells.values())
-
-
-def inputs() -> Part:
-    """How pixels are scaled, which the paper does not say: settings of Table 1 with each scaling."""
-    entries = dict(settings1())
-    chosen = [s for s in entries if s.batch_size == 10 and s.fraction == 0.1]
-    ways = {f"pixels as {about}": partial(replace, inputs=scaling) for scaling, about in SCALES.items()}
-    rows, cells = compared(entries, chosen, ways)
-    heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
-    grid = Grid("Pixels scaled in three ways; C = 0.1, B = 10", heads, rows)
-    return Part("inputs", "What the paper does not say: how pixels are scaled", cells, (grid,))
-
-
-def weights() -> Part:
-    """How weights are drawn, which the paper does not say: settings of Table 2 with an LSTM as libraries draw it, and
-    with a CNN as in the tutorial that its layers are from, which had pixels from 0 to 1.
-    """
-    entries = dict(settings2())
-    kinds = [("cnn", "iid"), ("cnn", "shards"), ("lstm", "natural")]
-    chosen = [s for s in entries if (s.epochs, s.batch_size) == (1, 10) and (s.model, s.partition) in kinds]
-    ways: dict[str, Way] = {
-        "as in the tables": replace,
-        "plain: an LSTM as libraries draw it, a CNN as TensorFlow's tutorial": plain,
-    }
-    rows, cells = compared(entries, chosen, ways)
-    heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
-    grid = Grid("Weights drawn in two ways; C = 0.1, E = 1, B = 10", heads, rows)
-    return Part("weights", "What the paper does not say: how weights are drawn", cells, (grid,))
-
-
-def plain(setting: Setting) -> Setting:
-    """The same with weights, and for a CNN pixels too, as was usual."""
-    return replace(setting, model=f"{setting.model}-plain", inputs="unit")
-
-
-def precision() -> Part:
-    """Whether it matters that some cells were computed in bfloat16: settings of the tables computed so too."""
-    entries = dict(settings1()) | dict(settings2())
-    kinds = [("cnn", "iid", 0.1, 5, 10), ("cnn", "shards", 0.1, 5, 10), ("cnn", "iid", 0.5, 5, None),
-             ("lstm", "natural", 0.1, 1, 10)]  # fmt: skip
-    chosen = [s for s in entries if (s.model, s.partition, s.fraction, s.epochs, s.batch_size) in kinds]
-    ways: dict[str, Way] = {"as in the tables": replace, "trained in bfloat16": partial(replace, precision="bfloat16")}
-    rows, cells = compared(entries, chosen, ways)
-    heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}, C = {s.fraction:g}, E = {s.epochs}, "
-                  f"B = {s.batch_size or '∞'}" for s in chosen)  # fmt: skip
-    grid = Grid("Trained in bfloat16, and as in the tables", heads, rows)
-    return Part("precision", "Does it matter what it is computed in?", cells, (grid,))
-
-
 def introduction(found: Found) -> str:
     """How the numbers came about."""
     return f"""# mcmahan2017, reproduced
@@ -345,39 +192,3 @@ PARTS: dict[str, Callable[[], Part]] = {
 }  # fmt: skip
 """Every table and figure."""
 MCMAHAN2017 = Paper("mcmahan2017", PARTS, introduction)
-
-
-@cache
-def told(name: str) -> list[int]:
-    """The rounds that the paper gives for a setting: Tables 1 and 2 have some in common, and differ there."""
-    given = [e.published.get("paper") for source in (settings1, settings2) for _, e in source() if e.cell == name]
-    return [int(n) for n in given if n]
-
-
-def cell(setting: Setting, target: float) -> Cell:
-    """A cell on MNIST with 100 clients, or on Shakespeare with as many as there are roles. It may take half as many
-    rounds again as the paper's, and a hundred in any case; a variant of it twice as many as that.
-    """
-    paper, model = told(setting.usual.name), setting.usual.model
-    rounds = max(int(1.5 * max(paper)) + 10, SHORTEST) if paper else LONGEST[model]
-    rounds *= 1 if setting == setting.usual else 2
-    # An LSTM's curves are smooth, and its test takes as long as a round.
-    every = max(1, rounds // 50) if model == "lstm" else 1
-    roles = len(shakespeare().user_names) if setting.partition == "iid" and model == "lstm" else 100
-    experiment = Experiment(
-        data="shakespeare" if model == "lstm" else "mnist",
-        partition=setting.partition,
-        clients=roles,  # by role, clients are who there is
-        model=setting.model,
-        fraction=setting.fraction,
-        epochs=setting.epochs,
-        batch_size=setting.batch_size,
-        inputs=setting.inputs,
-        precision=setting.precision,
-        target=target,
-        rounds=-(-rounds // every) * every,
-        every=every,
-        evaluate="test",
-    )
-    goal = min(paper) if paper and setting == setting.usual else None
-    return Cell(setting.name, experiment, RATES[model, setting.batch_size], targets=(target,), goal=goal)
