@@ -16,10 +16,10 @@ from fedloom.errors import require
 from fedloom.local.local import Local
 from fedloom.local.messages import Sent
 from fedloom.tasks.task import Variables
-from fedloom.trees import record, static
+from fedloom.trees import record, static, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int, PyTree
+    from jaxtyping import Array, Bool, Int, PyTree
 
 
 def cohort(fraction: float, clients: int) -> int:
@@ -162,13 +162,24 @@ class Algorithm:
         row = state.kept.place[client]
         return self.local.model(state.variables, jax.tree.map(lambda a: a[row], state.kept.rows))
 
-    def apply(self, state: ServerState, mean: Variables, aside: dict[str, PyTree], clients: int) -> ServerState:
+    def apply(
+        self,
+        state: ServerState,
+        mean: Variables,
+        aside: dict[str, PyTree],
+        clients: int,
+        heard: Bool[Array, ""] | bool = True,
+    ) -> ServerState:
         """The server's step: its optimiser sees minus the mean update as the gradient. Non-trainable state takes the
-        mean as it is; what is told aside takes the sum of all changes to it over the number of clients.
+        mean as it is; what is told aside takes the sum of all changes to it over the number of clients. An optimiser
+        that remembers takes no step in a round in which nobody was heard.
         """
         params = state.variables.params
         gradient = jax.tree.map(jnp.negative, mean.params)
         change, memory = self.server.transformation().update(gradient, state.optimizer, params)
+        if jax.tree.leaves(memory):
+            change = jax.tree.map(lambda a: jnp.where(heard, a, 0), change)
+            memory = where(jnp.asarray(heard), memory, state.optimizer)
         fresh = jax.tree.map(jnp.add, state.variables.state, mean.state)
         variables = Variables(optax.apply_updates(params, change), fresh)
         told = jax.tree.map(lambda a, changes: a + changes / clients, state.aside, aside)

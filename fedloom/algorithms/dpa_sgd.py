@@ -9,6 +9,7 @@ from fedloom.errors import require
 from fedloom.local import given
 from fedloom.mixing import Mixer
 from fedloom.mixing import topology as along
+from fedloom.mixing.gossip import PUSH
 
 OPTIONS = ("degree", "share", "rewired", "sparsity", "seed")  # of topologies
 
@@ -41,4 +42,5 @@ def mixed(topology: str | Mixer, weights: str, options: dict[str, Any]) -> Mixer
     if isinstance(topology, str):
         return along(topology, weights, **ours)
     require(not ours, "topology", "a name, to have options", sorted(ours))
+    require(weights in ("metropolis", PUSH), "weights", "left alone with a mixer, which has its own", weights)
     return topology

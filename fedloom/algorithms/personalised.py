@@ -131,6 +131,7 @@ def personalised(
     >>> personalised(epochs=2).mixer.describe()
     {'mixing': 'personal', 'weighting': 'size'}
     """
+    require(peers is not None or peers_by == "random", "peers_by", "left alone with all peers", peers_by)
     mixer = personal(weighting) if peers is None else neighbours(weighting, peers, peers_by)
     return _made(mixer, fraction, local, local_options)
 

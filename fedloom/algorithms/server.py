@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedloom.errors import choose, number
+from fedloom.errors import choose, number, require
 from fedloom.trees import record, static
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ SERVERS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {
     "adam": lambda lr, momentum: adaptive(lr, B1, lambda v, d: B2 * v + (1 - B2) * d),  # noqa: ARG005
     "yogi": lambda lr, momentum: adaptive(lr, B1, lambda v, d: v - (1 - B2) * d * jnp.sign(v - d)),  # noqa: ARG005
 }
+MOMENTUM = 0.9
 RATES = {"average": 1.0, "momentum": 1.0, "adagrad": 0.03, "adam": 0.01, "yogi": 0.01}
 """Step → its usual learning rate: those that divide by a deviation go so far with every weight in the first round."""
 
@@ -82,9 +83,10 @@ def checked_server(server: Server) -> Server:
     return server
 
 
-def server(name: str = "average", *, lr: float | None = None, momentum: float = 0.9) -> Server:
+def server(name: str = "average", *, lr: float | None = None, momentum: float | None = None) -> Server:
     """The server's step by name: ``average`` (w ← w + lr · mean update), ``momentum``, ``adagrad``, ``adam``, ``yogi``.
-    Its learning rate is 1 if nothing is said, with adagrad 0.03, with adam and yogi 0.01.
+    Its learning rate is 1 if nothing is said, with adagrad 0.03, with adam and yogi 0.01; its momentum, where it has
+    one, 0.9.
 
     >>> server().lr, server("adam").lr, server("adam", lr=0.1).lr
     (1.0, 0.01, 0.1)
@@ -93,4 +95,6 @@ def server(name: str = "average", *, lr: float | None = None, momentum: float = 
     fedloom.errors.UnknownName: server must be one of adagrad, adam, average, momentum, yogi, but is 'median'
     """
     usual = choose("server", name, RATES)
-    return checked_server(Server(usual if lr is None else lr, momentum, name))
+    has_one = momentum is None or name == "momentum"
+    require(has_one, "server_momentum", f"left alone with the server {name}, which has no use for it", momentum)
+    return checked_server(Server(usual if lr is None else lr, MOMENTUM if momentum is None else momentum, name))

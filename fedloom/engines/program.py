@@ -27,7 +27,7 @@ from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
-from fedloom.engines.store import GLOBAL, Store, View
+from fedloom.engines.store import GLOBAL, NOBODYS, Store, View, is_mixed
 from fedloom.engines.users import users
 from fedloom.tasks.task import Task
 from fedloom.trees import nbytes, record
@@ -194,9 +194,11 @@ class Program:
         """
         if not self.algorithm.personal:
             return self.judge.evaluate(state.variables, split)
-        sums = self.users(state, split)
-        count = sums["count"].sum(1)
-        return {name: value.sum(1) / count for name, value in sums.items() if name != "count"}
+        sums = {name: value.sum(1) for name, value in self.users(state, split).items()}
+        if is_mixed(self.data, split):
+            beside = self.users(state, NOBODYS + split)
+            sums = {name: value + beside[name].mean(1) for name, value in sums.items()}
+        return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
 
     def measures(self, state: ServerState) -> dict[str, np.ndarray]:  # noqa: ARG002
         """What else there is to know of each experiment's state, by name."""
@@ -262,10 +264,12 @@ class Round:
         somebody = jnp.where(total.weight > 0, total.weight, 1)  # nobody counts if nobody has examples
         mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
         everybody = len(self.view.size)
-        apply = lambda a, s, u, aside: a.apply(s, u, aside, everybody)  # noqa: E731
+        apply = lambda a, s, u, aside, heard: a.apply(s, u, aside, everybody, heard)  # noqa: E731
+        replied = jnp.any(clients >= 0, axis=1)
+        heard = (lax.psum(replied, machine.AXIS) > 0 if plan.mesh.size > 1 else replied) & (total.weight > 0)
         norm = jax.vmap(optax.tree.norm)(mean.params)
         broken = None if algorithm.combiner.trusting else total.broken
-        return jax.vmap(apply)(algorithm, state, mean, total.aside), Rounds(norm, total.computed, seen, broken)
+        return jax.vmap(apply)(algorithm, state, mean, total.aside, heard), Rounds(norm, total.computed, seen, broken)
 
     def weighed(
         self, kept: Total, read: dict[str, Array], round: Int[Array, " X"], clients: Int[Array, "X m"]

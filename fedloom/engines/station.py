@@ -19,7 +19,7 @@ from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan, plan
 from fedloom.engines.schedule import client_key
-from fedloom.engines.store import Store, View, store
+from fedloom.engines.store import Store, View, part_of, store
 from fedloom.errors import CrewError
 from fedloom.local import Sent
 from fedloom.shuffle import words
@@ -180,7 +180,7 @@ class NativeStation:
         found = []
         for x, algorithm in enumerate(self.algorithms):
             told = [self.broadcast(algorithm, own_of(sent, x, i), x, 0, int(who)) for i, who in enumerate(clients)]
-            found.append([self.client(int(who)).evaluate(b, part) for who, b in zip(clients, told, strict=True)])
+            found.append([self.client(int(who), part).evaluate(b, part) for who, b in zip(clients, told, strict=True)])
         return found
 
     def evaluate(self, sent: Mapping[str, np.ndarray], part: str, rows: np.ndarray) -> list[dict[str, float]]:
@@ -190,10 +190,12 @@ class NativeStation:
         return [client.evaluate(self.broadcast(a, weights_of(sent, x), x, 0, 0), part)
                 for x, a in enumerate(self.algorithms)]  # fmt: skip
 
-    def client(self, who: int) -> Client:
-        """A client with its examples."""
+    def client(self, who: int, judged: str | None = None) -> Client:
+        """A client with its examples, and those of a part that is nobody's, if it is judged on them."""
         assert self.task.client is not None
         parts = {part: self.columns(self.data.examples(part, who)) for part in self.data.clients}
+        if judged is not None and judged not in parts:
+            parts[judged] = self.columns(part_of(self.data, judged)[0])
         made: Client = self.task.client({part: columns for part, columns in parts.items() if len(columns["y"])})
         return made
 

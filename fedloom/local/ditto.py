@@ -73,6 +73,8 @@ class Ditto(Around):
         require(bool(self.mu >= 0), "mu", "at least 0", self.mu)
         outside = "work without scaffold, which goes around ditto and not inside it"
         require(not self.inner.corrected, "local", outside, self.inner.describe().get("work"))
+        outside = "work without layers or a model of one's own, which go around ditto and not inside it"
+        require(not self.inner.personal, "local", outside, self.inner.describe().get("work"))
         return super().checked()
 
     def called(self) -> str:

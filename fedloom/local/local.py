@@ -116,6 +116,11 @@ class Local:
         return False
 
     @property
+    def plain(self) -> bool:
+        """Whether a step is one along the gradient and nothing else."""
+        return False
+
+    @property
     def corrected(self) -> bool:
         """Whether its steps are corrected by what others do (SCAFFOLD)."""
         return False
@@ -239,7 +244,7 @@ def _attribute(name: str) -> property:
     return property(lambda self: getattr(self.inner, name))
 
 
-for _name in ("lr", "decay", "epochs", "batch_size", "passes", "personal", "corrected"):
+for _name in ("lr", "decay", "epochs", "batch_size", "passes", "personal", "plain", "corrected"):
     setattr(Around, _name, _attribute(_name))
 for _name in (
     "rows", "steps", "moves", "taken", "rate", "begun", "ordered", "accumulates", "still", "batch", "keeps", "tells",

@@ -67,9 +67,9 @@ class Private(Around):
         return {**self.inner.keeps(variables), PRIVATE: self.hides(variables)}
 
     def hides(self, variables: Variables) -> dict[str, Array]:
-        """The private numbers of a model, by name."""
-        leaves = jax.tree.leaves(variables)
-        return {name: leaf for name, leaf in zip(names(variables), leaves, strict=True) if self.own(name)}
+        """The private numbers of a model, by name; those of the inner work too."""
+        each = zip(names(variables), jax.tree.leaves(variables), strict=True)
+        return {**self.inner.hides(variables), **{name: leaf for name, leaf in each if self.own(name)}}
 
     def model(self, variables: Variables, kept: Kept) -> Variables:
         """What it was sent, with its own layers."""
@@ -113,8 +113,10 @@ class Private(Around):
         told = self.inner.describe()
         outside = "work without scaffold, which goes around private layers and not inside: it would tell of them"
         require(not self.inner.corrected, "local", outside, told.get("work"))
-        plain = told["optimizer"] == "sgd" or not self.alternates
+        plain = self.inner.plain or not self.alternates
         require(plain, "optimizer", "sgd where layers take turns, since others remember", told["optimizer"])
+        counts = "left alone where layers take turns, which count epochs"
+        require("period" not in told or not self.alternates, "period", counts, told.get("period"))
         return super().checked()
 
     def check(self, variables: Variables) -> None:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @record
 class Proximal(Around):
-    """The loss has μ/2 · ‖w - w_t‖² more, w_t the model that was sent. Build it with :func:`proximal`."""
+    """The loss has μ/2 · ‖w - w_t‖² more, w_t the model that was sent, with a client's own layers where it has some.
+    Build it with :func:`proximal`.
+    """
 
     inner: Local
     mu: Scalar
@@ -24,7 +26,7 @@ class Proximal(Around):
     def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
         """The inner work, pulled."""
         work = self.inner.start(sent, kept, lr, accumulates)
-        return replace(work, pulls=(*work.pulls, Toward(self.mu, sent.variables.params)))
+        return replace(work, pulls=(*work.pulls, Toward(self.mu, work.variables.params)))
 
     def checked(self) -> Self:
         """The same, if μ can be used."""

@@ -63,8 +63,9 @@ class Scaffold(Around):
 
     def checked(self) -> Self:
         """The same, if the optimiser is plain SGD, without which (x - y) / (S·η) is no gradient."""
-        optimizer = self.inner.describe()["optimizer"]
-        require(optimizer == "sgd", "optimizer", "sgd with scaffold", optimizer)
+        told = self.inner.describe()
+        require(self.inner.plain, "optimizer", "sgd with scaffold", told["optimizer"])
+        require(not self.inner.corrected, "local", "work without scaffold, to be corrected by it", told.get("work"))
         return super().checked()
 
     def called(self) -> str:

@@ -116,9 +116,14 @@ class Sgd(Local):
         return jnp.where(n > 0, shuffle(place, n, key, epoch), 0), share, Turn(jnp.asarray(True), epoch)
 
     @property
+    def plain(self) -> bool:
+        """Whether the optimiser is SGD."""
+        return self.optimizer is optax.sgd
+
+    @property
     def scales_loss(self) -> bool:
         """Whether the learning rate multiplies the loss: with SGD and nothing more, on an accelerator."""
-        return self.optimizer is optax.sgd and jax.default_backend() != "cpu"
+        return self.plain and jax.default_backend() != "cpu"
 
     def accumulates(self, rows: int, largest: int) -> bool:
         """Whether the gradient of one batch is summed over several steps."""
@@ -173,7 +178,7 @@ class Sgd(Local):
             "batch_size": self.batch_size,
             "lr": float(self.lr),
             "decay": float(self.decay),
-            "optimizer": getattr(self.optimizer, "__name__", repr(self.optimizer)),
+            "optimizer": called(self.optimizer),
             **({} if self.period is None else {"period": int(self.period)}),
         }
 
@@ -191,6 +196,7 @@ class Sgd(Local):
         require(bool(0 < self.decay <= 1), "decay", "above 0 and at most 1", self.decay)
         require(self.microbatch is None or self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
         require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
+        require(self.period is None or bool(self.epochs == 1), "epochs", "left alone with a period", self.epochs)
         everything = batch_size is None and self.period is not None
         require(not everything, "batch_size", "a number with a period, which counts minibatches", batch_size)
         return self
@@ -224,6 +230,16 @@ def sgd(
     """
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
     return Sgd(lr, decay, epochs, batch_size, microbatch, chosen, period).checked()
+
+
+def called(function: Callable[..., Any]) -> str:
+    """The name of a function, also of one whose first arguments are given.
+
+    >>> from functools import partial
+    >>> called(optax.sgd), called(partial(optax.sgd, momentum=0.5))
+    ('sgd', 'sgd')
+    """
+    return str(getattr(getattr(function, "func", function), "__name__", type(function).__name__))
 
 
 def given(local: Local | None, options: Mapping[str, Any], *others: str) -> Local:

@@ -3,7 +3,7 @@
 from fedloom.mixing.gossip import Gossip, Push, Topology, from_matrix, gossip, one_peer_exponential, pushed, topology
 from fedloom.mixing.graph import GRAPHS, Graph, graph
 from fedloom.mixing.matching import Matcha, matcha, random_pairs
-from fedloom.mixing.matrix import WEIGHTS, is_doubly_stochastic, weights, zeta
+from fedloom.mixing.matrix import WEIGHTS, keeps_mean, weights, zeta
 from fedloom.mixing.mixer import Mixer, Personal, identity, personal
 from fedloom.mixing.neighbours import Neighbours, neighbours
 
@@ -22,7 +22,7 @@ __all__ = [
     "gossip",
     "graph",
     "identity",
-    "is_doubly_stochastic",
+    "keeps_mean",
     "matcha",
     "neighbours",
     "one_peer_exponential",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.combine.replies import Replies
-from fedloom.errors import choose, require
+from fedloom.errors import ArgumentError, choose, require
 from fedloom.mixing.graph import GRAPHS, Graph, graph, parsed
 from fedloom.mixing.matrix import WEIGHTS, checked, push, weights
 from fedloom.mixing.mixer import Few, Mixer, as_many, checksum
@@ -154,7 +154,11 @@ def topology(name: str = "ring", by: str = "metropolis", **options: float) -> To
         known = inspect.signature(GRAPHS[parsed(name)[0]]).parameters
         for option in options:
             choose(f"an option of {name}", option, dict.fromkeys(o for o in known if o != "workers"))
+    elif options:
+        raise ArgumentError("the topology", "one that has options", f"{name} with {', '.join(options)}")
     choose("weights", by, {**WEIGHTS, PUSH: push})
+    halves = f"left alone with {ONE_PEER}, which takes half of each of two models"
+    require(name != ONE_PEER or by in ("metropolis", PUSH), "weights", halves, by)
     return Topology(name, by, tuple(sorted(options.items())))
 
 

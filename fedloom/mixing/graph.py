@@ -260,4 +260,6 @@ def graph(name: str, workers: int, **options: Any) -> Graph:
         return found.connected()
     require(workers >= 2, "workers", "at least 2", workers)
     name, given = parsed(name)
-    return GRAPHS[name](workers, **{**given, **options}).connected()
+    for option in set(given) & set(options):
+        raise ArgumentError(option, f"given once, with {name}:{given[option]:g} or alone", options[option])
+    return GRAPHS[name](workers, **given, **options).connected()

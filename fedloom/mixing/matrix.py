@@ -100,9 +100,9 @@ def checked(w: W) -> W:
     return w
 
 
-def is_doubly_stochastic(w: W) -> bool:
-    """Whether columns sum to one too, so that the mean of all models is kept; and nothing is negative."""
-    return bool(np.abs(w.sum(axis=0) - 1).max() < ROUNDING and w.min() > -ROUNDING)
+def keeps_mean(w: W) -> bool:
+    """Whether columns sum to one too, so that the mean of all models is kept."""
+    return bool(np.abs(w.sum(axis=0) - 1).max() < ROUNDING)
 
 
 def zeta(w: W) -> float:

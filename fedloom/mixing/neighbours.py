@@ -62,7 +62,8 @@ class Neighbours(Few):
         """How much of each is in each user's next model."""
 
         def row(mine: Array, read: dict[str, Array]) -> Array:
-            there = replies.present[mine]
+            others = (mine != mine[0]) | (jnp.arange(len(mine)) == 0)  # where few are there, oneself fills up the rest
+            there = replies.present[mine] & others
             weights = jnp.where(there, self.weighting.weigh(Replies(replies.examples[mine], there, read)), 0)
             alone = jnp.zeros_like(weights).at[0].set(1)
             return jnp.where(weights.sum() > 0, weights / jnp.where(weights.sum() > 0, weights.sum(), 1), alone)

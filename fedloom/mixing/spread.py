@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedloom.errors import FedloomError, require
 from fedloom.mixing.graph import Graph, graph
-from fedloom.mixing.matrix import is_doubly_stochastic, weights, zeta
+from fedloom.mixing.matrix import keeps_mean, weights, zeta
 
 DEGREES = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of the random graphs that are tried
 
@@ -20,7 +20,7 @@ class Spread:
         graph: who is whose neighbour.
         by: how neighbours are weighted.
         zeta: ζ, the second-largest modulus of an eigenvalue of W.
-        keeps_mean: whether W is doubly stochastic, so that the mean of all models is kept.
+        keeps_mean: whether W's columns sum to one too, so that the mean of all models is kept.
     """
 
     graph: Graph
@@ -62,7 +62,7 @@ class Spread:
 def spread(found: Graph, by: str = "metropolis") -> Spread:
     """What is known of a topology; where workers do not all hear each other, with uniform weights."""
     w = weights(by, found)
-    return Spread(found, by, zeta(w), is_doubly_stochastic(w))
+    return Spread(found, by, zeta(w), keeps_mean(w))
 
 
 def candidates(workers: int, seed: int = 0) -> Iterator[Graph]:

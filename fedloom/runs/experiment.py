@@ -190,7 +190,8 @@ class Experiment:
     def _check_used(self) -> None:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
-        for name, why in useless(self.algorithm, self.combine, self.weighting, self.exclude, self.peers).items():
+        chosen = self.algorithm, self.combine, self.weighting, self.server, self.exclude, self.peers
+        for name, why in useless(*chosen).items():
             self.leave_alone(name, f"{why}, which has no use for it")
 
     def leave_alone(self, name: str, why: str) -> None:
@@ -271,7 +272,8 @@ class Experiment:
     @property
     def _averaged(self) -> dict[str, Any]:
         """The arguments of federated averaging."""
-        step = server(self.server, lr=self.server_lr, momentum=self.server_momentum)
+        momentum = self.server_momentum if self.server == "momentum" else None
+        step = server(self.server, lr=self.server_lr, momentum=momentum)
         return {**self._work, "server": step, "weighting": self.build_weighting(), "combiner": self.build_combiner()}
 
     @property
@@ -352,10 +354,12 @@ class Experiment:
         return tuple(listed(self.evaluate))
 
 
-def useless(algorithm: str, combine: str, weighting: str, exclude: float | None, peers: int | None) -> dict[str, str]:
+def useless(
+    algorithm: str, combine: str, weighting: str, server: str, exclude: float | None, peers: int | None
+) -> dict[str, str]:
     """The options of which an experiment has no use → why.
 
-    >>> useless("fedavg", "mean", "size", None, None)["mu"]
+    >>> useless("fedavg", "mean", "size", "average", None, None)["mu"]
     'with algorithm fedavg'
     """
     used, beside = METHODS[algorithm][0], f"with algorithm {algorithm}"
@@ -367,6 +371,7 @@ def useless(algorithm: str, combine: str, weighting: str, exclude: float | None,
         ("moment", reads, which), ("temperature", "-loss" in weighting, which),
         ("exclude_by", exclude is not None, which), ("peers_by", peers is not None, "with all peers"),
         ("trim", combine == "trimmed", how), ("weighting", combine == "mean", how),
+        ("server_momentum", server == "momentum", f"with the server {server}"),
     ):  # fmt: skip
         if not is_used:
             found.setdefault(name, why)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from fedloom.local.sgd import OPTIMIZERS
 from fedloom.tasks import Batch, Task, Variables
 from fedloom.version import VERSION
 
@@ -48,6 +49,26 @@ def fingerprint(task: Task, columns: Mapping[str, np.ndarray]) -> dict[str, str]
     found = hashlib.sha256()
     feed(found.update, jax.make_jaxpr(whole)(jax.eval_shape(task.init, key), one, key))
     return {"traced": tracers(), "sha256": found.hexdigest()}
+
+
+def optimiser(local: Any) -> str:
+    """A hash of what a client's optimiser computes of a number, its gradient, and the learning rate; nothing for one
+    that has a name of its own.
+    """
+    while hasattr(local, "inner"):
+        local = local.inner
+    make = getattr(local, "optimizer", None)
+    if make is None or make in OPTIMIZERS.values():
+        return ""
+
+    def twice(lr: Array, w: Array, g: Array) -> Any:
+        state = make(lr).init(w)
+        first, state = make(lr).update(g, state, w)
+        return first, make(lr).update(g, state, w)
+
+    found = hashlib.sha256()
+    feed(found.update, jax.make_jaxpr(twice)(jnp.float32(0), jnp.zeros(2), jnp.zeros(2)))
+    return found.hexdigest()
 
 
 def tracers() -> str:

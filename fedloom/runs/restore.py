@@ -18,7 +18,7 @@ from fedloom.engines import Program
 from fedloom.engines.clock import Clock
 from fedloom.engines.keeping import widened
 from fedloom.errors import CheckpointError
-from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.fingerprint import fingerprint, optimiser
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.result import measured
 from fedloom.runs.users import Users
@@ -26,6 +26,8 @@ from fedloom.tasks import Task
 from fedloom.trees import flatten, member, stack, unflatten
 
 Identity = dict[str, Any]
+TRACED = ("model", "optimiser")
+"""What makes a run, of which a hash is known: it can only be compared if the same program made both."""
 
 
 def identities(
@@ -34,18 +36,22 @@ def identities(
     """What makes each run this run and no other; the rules for stopping it are not part of it."""
     model, timed = {"model": fingerprint(task, data.columns)}, clock.describe() if clock else {}
     same = {"data": data.fingerprint, "task": task.name}
-    return [{**same, "seed": int(seed), **a.describe(), **timed, **model}
+    return [{**same, "seed": int(seed), **a.describe(), **timed, **model, "optimiser": optimiser(a.local)}
             for a, seed in zip(algorithms, seeds, strict=True)]  # fmt: skip
 
 
 def difference(there: Identity, here: Identity) -> str:
     """How one run is not another; empty if it is. Models can only be compared if the same program traced both."""
-    differs = [k for k in {**here, **there} if k != "model" and there.get(k) != here.get(k)]
+    differs = [k for k in {**here, **there} if k not in TRACED and there.get(k) != here.get(k)]
     if differs:
         return ", ".join(f"{k} = {there.get(k)!r} there, {here.get(k)!r} here" for k in differs)
     one, other = there.get("model", {}), here.get("model", {})
-    comparable = one.get("traced") == other.get("traced")
-    return f"of another model, which is called {here['task']!r} too" if comparable and one != other else ""
+    if one.get("traced") != other.get("traced"):
+        return ""
+    if one != other:
+        return f"of another model, which is called {here['task']!r} too"
+    same = there.get("optimiser", "") == here.get("optimiser", "")
+    return "" if same else f"with another optimiser, which is called {here['optimizer']!r} too"
 
 
 @dataclass(frozen=True)

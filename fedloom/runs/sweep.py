@@ -192,12 +192,20 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...] | None:
             record = getattr(record, name, None)  # type: ignore[assignment]
         names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
         if path[-1] in names:
-            counts = axis == "batch_size" or getattr(record, path[-1]) is not None  # who counts epochs has no period
-            return path if counts else None
+            return path if is_used(axis, record) else None
         deeper = names & {"among", "inner", "then"}
         if not deeper:
             return None
         path = (*path[:-1], *deeper, path[-1])
+
+
+def is_used(axis: str, record: Any) -> bool:
+    """Whether a number counts there: who counts epochs has no period, and most servers have no momentum."""
+    if axis == "period":
+        return record.period is not None
+    if axis == "epochs":
+        return getattr(record, "period", None) is None
+    return axis != "server_momentum" or record.name == "momentum"
 
 
 def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedloom.engines.exchange import Served
-from fedloom.engines.store import GLOBAL
+from fedloom.engines.store import GLOBAL, NOBODYS, is_mixed
 from fedloom.runs.history import History
 from fedloom.runs.order import Prepared
 
@@ -54,7 +54,8 @@ def measured(prepared: Prepared, round: int) -> Measured:
     theirs = [int(users[worker]) for worker in exchange.mine if users[worker] >= 0]
     shared = [GLOBAL] if "test" in data.clients and "test" in data.splits else []
     found: Measured = {}
-    for part in [*prepared.experiment.splits, *shared]:
+    beside = [NOBODYS + split for split in prepared.experiment.splits if is_mixed(data, split)]
+    for part in [*prepared.experiment.splits, *beside, *shared]:
         own = part in data.clients
         view = exchange.rank.view(theirs if own else [], part)
         one_model = isinstance(exchange, Served) and not own  # rank 0 is enough
@@ -94,6 +95,8 @@ def metrics(prepared: Prepared, reports: Sequence[Report]) -> dict[str, float]:
     for split in prepared.experiment.splits:
         every = [one for report in reports for one in report.measured[split].values()]
         sums = {name: sum(one[name] for one in every) for name in every[0]}
+        if beside := [one for report in reports for one in report.measured.get(NOBODYS + split, {}).values()]:
+            sums = {name: total + sum(one[name] for one in beside) / len(beside) for name, total in sums.items()}
         found |= {f"{split}_{name}": value / sums["count"] for name, value in sums.items() if name != "count"}
     return found
 
@@ -104,7 +107,7 @@ def statistics(prepared: Prepared, round: int, reports: Sequence[Report]) -> lis
     for worker, owner in enumerate(prepared.exchange.owner.tolist()):
         told: dict[str, Any] = {"worker": worker, "rank": owner, "user": int(users[worker])}
         for part, workers in reports[owner].measured.items():
-            one = workers.get(worker, {})
+            one = workers.get(worker, {}) if not part.startswith(NOBODYS) else {}
             shown = part if part in prepared.data.clients else "shared_test" if part in (GLOBAL, "test") else part
             told |= {f"{shown}_{name}": value / one["count"] for name, value in one.items() if name != "count"}
         table.append(told | {name: counted.get(worker, 0) for name, counted in reports[owner].spent.items()})

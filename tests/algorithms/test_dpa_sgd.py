@@ -13,7 +13,7 @@ from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, UnknownName
 from fedloom.local import sgd
-from fedloom.mixing import from_matrix, graph, identity, one_peer_exponential, weights
+from fedloom.mixing import from_matrix, gossip, graph, identity, one_peer_exponential, weights
 from fedloom.runs import run
 from fedloom.tasks import logistic
 from fedloom.trees import member
@@ -125,3 +125,21 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
 def test_a_ring_of_two_is_refused_when_there_are_two() -> None:
     with pytest.raises(ArgumentError, match=r"workers must be at least 3 in a ring \(2 are a line\), but is 2"):
         run(points([1.0, 2.0]), quadratic(), dpa_sgd("ring"), rounds=1, evaluate=["test"])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dpa_sgd("one-peer-exponential", weights="optimised"), "weights must be left alone with one-peer-exp"),
+        (lambda: dpa_sgd("one-peer-exponential", degree=7), "the topology must be one that has options"),
+        (
+            lambda: dpa_sgd("pairs.csv", seed=7),
+            "the topology must be one that has options, .*'pairs.csv with",
+        ),
+        (lambda: dpa_sgd(gossip("ring", 5), weights="optimised"), "weights must be left alone with a mixer"),
+        (lambda: graph("regular:4", 12, degree=6), "degree must be given once, with regular:4 or alone, but is 6"),
+    ],
+)
+def test_what_a_topology_has_no_use_for_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        make()

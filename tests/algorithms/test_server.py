@@ -37,3 +37,11 @@ def test_an_adaptive_server_is_algorithm_2(name: str) -> None:
     np.testing.assert_allclose(w["w"], by_hand(name, 0.1), rtol=1e-5)
     if name != "yogi":
         assert abs(float(w["w"][0])) < 0.3  # a step is about the rate, whatever the size of the update
+
+
+def test_momentum_is_for_the_server_that_has_one() -> None:
+    assert fl.server("momentum").momentum == 0.9
+    with pytest.raises(fl.errors.ArgumentError, match="server_momentum must be left alone with the server adam"):
+        fl.server("adam", momentum=0.5)
+    with pytest.raises(fl.errors.ArgumentError, match="server_momentum must be left alone with the server average"):
+        fl.Experiment(server_momentum=0.5)

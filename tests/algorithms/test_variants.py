@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from quadratic import points, quadratic
 
@@ -19,17 +20,21 @@ from fedloom.algorithms import (
     fedprox,
     fedrep,
     ifca,
+    local_only,
     personalised,
     qfedavg,
     scaffold,
 )
 from fedloom.combine import by_size, fair, uniform
+from fedloom.data import from_arrays
+from fedloom.data.partition import natural
 from fedloom.engines import Program, compiled
 from fedloom.errors import ArgumentError
+from fedloom.local import ditto as beside
 from fedloom.local import private, proximal, sgd
 from fedloom.local import scaffold as corrected
 from fedloom.runs import run
-from fedloom.tasks import Variables, cnn, two_nn
+from fedloom.tasks import Task, Variables, cnn, logistic, two_nn
 from fedloom.trees import member
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"lanes": 2, "devices": 1}]
@@ -357,3 +362,71 @@ def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any) -> None:
         assert (a.params["norm1"]["scale"] != b.params["norm1"]["scale"]).any()
         assert (a.state["norm2"]["mean"] != b.state["norm2"]["mean"]).any()
     assert (server.params["hidden"]["w"] != member(program.init(), 0).variables.params["hidden"]["w"]).any()
+
+
+def after(algorithm: Algorithm, task: Any = None, rounds: int = 6) -> list[dict[str, float]]:
+    """Every client's own model after some rounds."""
+    data = points(VALUES)
+    done = run(data, task or quadratic(), algorithm, rounds=rounds, evaluate=["test"])
+    return [{name: float(layer["w"]) for name, layer in done.of(k).params.items()} for k in range(len(data))]
+
+
+def three() -> Task:
+    """X ≈ body + norm + output."""
+    names = ("body", "norm", "output")
+    each = lambda v, b: 0.5 * (sum(v.params[name]["w"] for name in names) - b["x"]) ** 2  # noqa: E731
+    return Task(
+        "three",
+        lambda key: Variables({name: {"w": jnp.float32(0)} for name in names}, {}),  # noqa: ARG005
+        lambda v, b, key: (each(v, b), v.state),  # noqa: ARG005
+        lambda v, b: {"loss": each(v, b), "accuracy": 0 * each(v, b), "count": jnp.ones_like(b["x"])},
+    )
+
+
+def test_private_layers_around_private_layers_are_all_of_them() -> None:
+    at_once = after(fedper("norm,output", fraction=1.0, **WORK), three())
+    nested = after(fedbn("norm", fraction=1.0, local=private("output", sgd(**WORK))), three())
+    assert nested == at_once
+    assert all(model["norm"] != 0 and model["output"] != 0 for model in nested)
+
+
+def test_a_client_is_pulled_to_what_it_began_with_its_own_layers_included() -> None:
+    around = after(fedprox(2.0, fraction=1.0, local=private("output", sgd(**WORK))), rounds=60)
+    inside = after(fedper("output", fraction=1.0, local=proximal(2.0, sgd(**WORK))), rounds=60)
+    assert around == inside
+    for model, value in zip(around, VALUES, strict=True):
+        assert model["body"] + model["output"] == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fedrep("output", 1, batch_size=1, period=4), "period must be left alone where layers take turns"),
+        (lambda: ditto(0.1, local=private("output", sgd())), "local must be work without layers or a model of one's"),
+        (lambda: ditto(0.1, local=beside(0.2, sgd())), "local must be work without layers or a model of one's own"),
+        (lambda: scaffold(local=corrected(sgd())), "local must be work without scaffold, to be corrected by it"),
+        (lambda: scaffold(optimizer=lambda lr: optax.adam(lr)), "optimizer must be sgd with scaffold"),
+        (lambda: fedavg(epochs=3, period=2), "epochs must be left alone with a period, but is 3"),
+        (lambda: personalised(peers_by="nearest"), "peers_by must be left alone with all peers"),
+    ],
+)
+def test_work_around_work_that_makes_no_sense_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: local_only(fraction=1.0), lambda: ditto(0.1, fraction=1.0), lambda: ifca(1, fraction=1.0),
+])  # fmt: skip
+def test_examples_that_are_nobodys_are_judged_by_everybodys_models(make: Any) -> None:
+    """Before the first round all models are the same, and so is what they come to, on the same eight examples."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for part, n in (("train", 24), ("test", 8)):
+        arrays |= {f"x_{part}": rng.normal(size=(n, 3)), f"y_{part}": rng.integers(0, 2, n)}
+        arrays[f"user_{part}"] = np.repeat(range(4), n // 4)
+    data, task = from_arrays("toy", arrays).partition(natural(most=2)), logistic(3, 2)
+    assert (len(data.central["test"]), int(data.clients["test"].size.sum())) == (4, 4)
+    begun = [run(data, task, a, rounds=1, evaluate=["test"]).history.rows[0] for a in (fedavg(fraction=1.0), make())]
+    assert begun[1]["test_loss"] == pytest.approx(begun[0]["test_loss"], rel=1e-6)
+    assert begun[1]["test_accuracy"] == begun[0]["test_accuracy"]

@@ -246,3 +246,15 @@ def test_without_a_clock_nothing_passes(generated: Any) -> None:
     done = fl.run(generated([10, 20]), fl.tasks.logistic(4, 3), fl.fedavg(fraction=1.0), rounds=1, evaluate=["test"])
     assert done.passed is None
     assert "clock" not in done.history.columns
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_round_in_which_nobody_answers_moves_no_server(tmp_path: Path, devices: int) -> None:
+    (tmp_path / "slow.csv").write_text("0.1\n9\n9\n")  # from the second round on, all are late
+    late, engine = clock(str(tmp_path / "slow.csv"), deadline=2.0), fl.engines.compiled(devices=devices)
+    for name in ("average", "momentum", "adam"):
+        for combiner in (fl.combine.mean, fl.combine.median()):
+            algorithm = fl.fedavg(fraction=1.0, server=fl.server(name), combiner=combiner, batch_size=None)
+            ends = [summed(fl.run(points([4.0, -1.0, 2.0]), quadratic(), algorithm, rounds=n, clock=late, engine=engine,
+                                  evaluate=["test"])) for n in (1, 3)]  # fmt: skip
+            assert ends[0] == ends[1] != 0, name

@@ -100,7 +100,8 @@ def test_a_whole_set_is_one_step_in_however_many_pieces(microbatch: int | None) 
     assert local.taken(sizes).tolist() == [0, 3, 3, 3]
     assert private("output", local, head_epochs=2).taken(sizes).tolist() == [0, 5, 5, 5]
     assert sgd(batch_size=10, epochs=2).taken(sizes).tolist() == [0, 2, 4, 128]
-    assert private("output", sgd(batch_size=10, period=5), head_epochs=2).taken(sizes).tolist() == [0, 7, 9, 133]
+    assert private("output", sgd(batch_size=10, period=5)).taken(sizes).tolist() == [0, 5, 5, 5]
+    assert private("output", sgd(batch_size=10), head_epochs=2).taken(sizes).tolist() == [0, 3, 6, 192]
 
 
 def test_an_accelerator_gets_larger_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,3 +108,12 @@ def test_bad_arguments() -> None:
         personalised(peers=0)
     with pytest.raises(UnknownName, match="peers_by must be one of nearest, random, but is 'richest'"):
         personalised(peers=2, peers_by="richest")
+
+
+def test_who_is_lost_is_not_replaced_by_oneself() -> None:
+    """With four peers of which one is lost, the nearest are the three others, and oneself counts once."""
+    replies = Replies(jnp.ones(5), jnp.array([True, True, False, True, True]), {})
+    mixer = neighbours(uniform, peers=4, by="nearest")
+    stack = Variables({"w": jnp.arange(5.0)[:, None]}, {})
+    who = mixer.pick(jax.random.key(0), replies, 5, stack)
+    assert mixer.matrix(replies, who)[0].tolist() == [0.25, 0.25, 0, 0.25, 0.25]

@@ -6,6 +6,7 @@ import pytest
 from fedloom.errors import ArgumentError
 from fedloom.mixing.drawing import draw_graph, layout
 from fedloom.mixing.graph import graph
+from fedloom.mixing.matrix import weights
 from fedloom.mixing.spread import candidates, sparsest, spread
 
 
@@ -43,3 +44,10 @@ def test_a_picture_has_every_worker_and_connection(name: str, tmp_path: Path) ->
     assert len(lines.get_paths()) == found.heard.sum() // 2
     assert len(dots.get_offsets()) == len(np.unique(layout(found).round(6), axis=0)) == 12
     assert (tmp_path / "graph.png").stat().st_size > 5000
+
+
+def test_weights_below_zero_keep_the_mean_too() -> None:
+    star = graph("star", 6)
+    assert weights("optimised", star).min() < 0
+    assert spread(star, "optimised").keeps_mean
+    assert not spread(star, "uniform").keeps_mean

@@ -1,16 +1,20 @@
 """What makes two models the same."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from quadratic import points, quadratic
 
 import fedloom as fl
 from fedloom.data import FederatedData
 from fedloom.errors import CheckpointError
-from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.fingerprint import fingerprint, optimiser
 from fedloom.runs.restore import difference
 from fedloom.tasks import Task
 
@@ -76,3 +80,15 @@ def test_another_way_of_computing_is_not_compared() -> None:
     with jax.default_matmul_precision("float32"):
         other = fingerprint(model(), COLUMNS)
     assert other["traced"] != fingerprint(model(), COLUMNS)["traced"]
+
+
+def test_a_folder_is_not_gone_on_with_by_another_optimiser_of_the_same_name(tmp_path: Path) -> None:
+    def go(optimizer: Any, rounds: int) -> fl.Run:
+        algorithm = fl.fedavg(fraction=1.0, optimizer=optimizer)
+        return fl.run(points([4.0, -1.0]), quadratic(), algorithm, rounds=rounds, directory=tmp_path, evaluate=["test"])
+
+    go(lambda lr: optax.sgd(lr), 1)
+    assert go(lambda rate: optax.sgd(rate), 2).history.last("round") == 2  # the same, written again
+    with pytest.raises(CheckpointError, match="with another optimiser, which is called '<lambda>' too"):
+        go(lambda lr: optax.adam(3 * lr), 3)
+    assert optimiser(fl.fedprox(1.0).local) == optimiser(fl.fedavg(optimizer="adam").local) == ""
