@@ -15,6 +15,7 @@ from fedloom.algorithms import Algorithm, Method, Personalised, ServerState
 from fedloom.combine.replies import Replies
 from fedloom.engines.mailbox import WIDTH, Address, Mailbox
 from fedloom.engines.rank import Rank
+from fedloom.engines.schedule import PEERS, stream
 from fedloom.mixing import Gossip
 from fedloom.tasks.task import Variables
 from fedloom.trees import flatten, stack, unflatten
@@ -149,10 +150,11 @@ class Along(Exchange):
         """The model of each worker of this rank, between rounds."""
         return self._models
 
-    def moved(self, round: int) -> int:  # noqa: ARG002
+    def moved(self, round: int) -> int:
         """A model along each connection."""
         assert isinstance(self.rank.algorithm, Personalised)
-        return self.rank.algorithm.mixer.moved(len(self.owner))
+        key = lambda: stream(self.rank.seed, PEERS, round)  # noqa: E731
+        return self.rank.algorithm.mixer.sent(len(self.owner), round, key)
 
     def gathered(self, round: int) -> Variables | None:
         """Everybody's model, one beside the other."""

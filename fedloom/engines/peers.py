@@ -47,6 +47,14 @@ class Peers(Program):
         """How many models users send each other, or the server, in a round."""
         return self.m if self.algorithm.has_server else self.algorithm.mixer.moved(self.m)
 
+    def sent(self, first: int, rounds: int, member: int) -> int:
+        """How many models users send each other, or the server, in the rounds from the first on."""
+        if self.algorithm.has_server:
+            return super().sent(first, rounds, member)
+        mixer = member_of(self.algorithm, member).mixer
+        key = lambda round: lambda: stream(int(self.seeds[member]), PEERS, round)  # noqa: E731
+        return sum(mixer.sent(self.m, round, key(round)) for round in range(first, first + rounds))
+
     @property
     def down(self) -> int:
         """What users send each other is counted once, as sent up."""

@@ -90,6 +90,10 @@ class Program:
         """How many models are sent in a round, each way; none where one has all the data and needs no server."""
         return self.m if len(self.data) > 1 else 0
 
+    def sent(self, first: int, rounds: int, member: int) -> int:  # noqa: ARG002
+        """How many models are sent, each way, in the rounds of an experiment from the first on."""
+        return rounds * self.moved
+
     @property
     def down(self) -> int:
         """How many models a server sends a client for each that it sends back; 0 if there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,10 @@ class Gossip(Few):
     def moved(self, users: int) -> int:  # noqa: ARG002
         """A model along each connection, on average over the matrices."""
         return round(sum(self.links) / len(self.links))
+
+    def sent(self, users: int, round: int, key: Callable[[], Key[Array, ""]]) -> int:  # noqa: ARG002
+        """A model along each connection of the round's matrix."""
+        return self.links[round % len(self.links)]
 
     def describe(self) -> dict[str, Any]:
         """Its name, and a sum of its numbers by which another of that name is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +19,7 @@ from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, Key
+    from jaxtyping import Array, Bool, Float, Int, Key
 
     from fedloom.mixing.mixer import Who
 
@@ -91,9 +92,17 @@ class Matcha(Meeting):
     def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Who:  # noqa: ARG002
         """Oneself, and whom one meets in each matching that is used."""
         everybody = jnp.arange(len(replies.present), dtype=jnp.int32)
-        used = jax.random.bernoulli(key, jnp.asarray(self.probability))
-        met = jnp.where(used[:, None], jnp.asarray(self.partner), everybody)
+        met = jnp.where(self.used(key)[:, None], jnp.asarray(self.partner), everybody)
         return jnp.concatenate([everybody[None], met]).T
+
+    def used(self, key: Key[Array, ""]) -> Bool[Array, " M"]:
+        """Which matchings are used in a round."""
+        return jax.random.bernoulli(key, jnp.asarray(self.probability))
+
+    def sent(self, users: int, round: int, key: Callable[[], Key[Array, ""]]) -> int:  # noqa: ARG002
+        """A model each way along the connections of the matchings that are used."""
+        pairs = (np.asarray(self.partner) != np.arange(users)).sum(axis=1)
+        return int(pairs[np.asarray(self.used(key()))].sum())
 
     def moved(self, users: int) -> int:  # noqa: ARG002
         """The models that are sent in a round, on average."""

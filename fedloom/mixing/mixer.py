@@ -8,6 +8,7 @@ there keeps its own model. ``mix`` is M·X, and may take a shorter way.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Self
 
@@ -55,8 +56,12 @@ class Mixer:
         raise NotImplementedError
 
     def moved(self, users: int) -> int:
-        """How many models so many users send each other."""
+        """How many models so many users send each other in a round, on average."""
         raise NotImplementedError
+
+    def sent(self, users: int, round: int, key: Callable[[], Key[Array, ""]]) -> int:  # noqa: ARG002
+        """How many they send in that round, whose key it is."""
+        return self.moved(users)
 
     def sized(self, clients: int) -> Mixer:  # noqa: ARG002
         """The same for so many users."""

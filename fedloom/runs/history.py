@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedloom.errors import UnknownName
+from fedloom.errors import UnknownName, choose
 
 Row = Mapping[str, float]
+AXES = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
+"""What a measure can be told against → the column it is."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class History:
             raise UnknownName("column", name, self.columns)
         return np.array([row.get(name, math.nan) for row in self.rows], float)
 
+    def along(self, axis: str) -> np.ndarray:
+        """Where the rows stand along an axis: rounds, bytes (both ways), seconds, steps or clock."""
+        name = choose("against", axis, AXES)
+        return self.column("bytes_up") + self.column("bytes_down") if name == "bytes" else self.column(name)
+
     def so_far(self, name: str) -> np.ndarray:
         """The best of a measure up to each row: the smallest of a loss, the largest of anything else."""
         pick = np.fmin if lower_is_better(name) else np.fmax
@@ -64,18 +71,24 @@ class History:
         hit = values <= target if lower_is_better(name) else values >= target
         return int(self.column("round")[np.argmax(hit)]) if hit.any() else None
 
-    def crossing(self, name: str, target: float) -> float | None:
-        """Where the best of a measure so far crosses the target, between two evaluations by linear interpolation, in
-        rounds; ``None`` if it does not. This is how McMahan et al. (2017, section 3) count rounds.
+    def crossing(self, name: str, target: float, against: str = "rounds") -> float | None:
+        """Where the best of a measure so far crosses the target, between two evaluations by linear interpolation;
+        ``None`` if it does not. This is how McMahan et al. (2017, section 3) count rounds.
 
-        >>> history = History(({"round": 10, "test_accuracy": 0.5}, {"round": 20, "test_accuracy": 0.9}))
-        >>> history.crossing("test_accuracy", 0.7)
-        15.0
+        Arguments:
+            name: of the measure.
+            target: what it is to reach.
+            against: in what to tell it: rounds, bytes, seconds, steps, or clock where there was one.
+
+        >>> history = History(({"round": 10, "steps": 50, "test_accuracy": 0.5},
+        ...                    {"round": 20, "steps": 90, "test_accuracy": 0.9}))
+        >>> history.crossing("test_accuracy", 0.7), history.crossing("test_accuracy", 0.7, "steps")
+        (15.0, 70.0)
         """
         if self.reached(name, target) is None:
             return None
         sign = -1 if lower_is_better(name) else 1
-        best, rounds = sign * self.so_far(name), self.column("round")
+        best, rounds = sign * self.so_far(name), self.along(against)
         i = int(np.argmax(best >= sign * target))
         if i == 0:
             return float(rounds[0])

@@ -23,7 +23,7 @@ from fedloom.engines.program import Rounds
 from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.restore import Identity
-from fedloom.runs.result import HISTORY, MODEL, USERS, WORKERS, Run
+from fedloom.runs.result import HISTORY, MODEL, USERS, WORKERS, Run, shared_by_all, whose
 from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users, present, summary
 from fedloom.tasks import Variables
@@ -193,17 +193,14 @@ class Ongoing:
         about = {"identity": self.identities[i], "label": self.labels[i], "rows": rows, "stopped": stopped}
         users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
         checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
-        checkpoint.write_text(folder / HISTORY, json.dumps({"label": self.labels[i], "rows": rows}, indent=1) + "\n")
+        told = {"label": self.labels[i], **whose(self.algorithms[i], len(self.program.data)), "rows": rows}
+        checkpoint.write_text(folder / HISTORY, json.dumps(told, indent=1) + "\n")
 
 
 def owned(algorithm: Method, state: Any) -> Callable[[int], Variables]:
     """The number of a client → its model."""
     own = algorithm.personal or algorithm.apart
-    return partial(_own, algorithm, state) if own else partial(_shared, state.variables)
-
-
-def _shared(variables: Variables, client: int) -> Variables:  # noqa: ARG001
-    return variables
+    return partial(_own, algorithm, state) if own else partial(shared_by_all, state.variables)
 
 
 def _own(algorithm: Method, state: Any, client: int) -> Variables:
@@ -225,7 +222,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     broken = {} if did.broken is None else {"broken": last.get("broken", 0) + float(did.broken[:, i].sum())}
     first, rounds = int(last["round"]), len(did.norm)
     steps = program.taken(program.cohorts(first, rounds))[:, i].sum()
-    moved = rounds * program.moved * program.model_bytes(state)
+    moved = program.sent(first, rounds, i) * program.model_bytes(state)
     return {
         "round": first + rounds,
         "steps": last["steps"] + int(steps),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib as mpl
 import numpy as np
@@ -25,8 +25,22 @@ DASHES = {"test": "-", "validation": "-.", "train": "--"}
 Together = Mapping[str, Sequence[History]]
 
 
+class Labelled(Protocol):
+    """Something with a label and a history, such as a run."""
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def history(self) -> History:
+        """What was measured."""
+        ...
+
+
 def plot(
-    runs: Sequence[tuple[str, History]],
+    runs: Sequence[tuple[str, History] | Labelled],
     *,
     metrics: Sequence[str] = ("accuracy", "loss"),
     against: Sequence[str] = ("rounds",),
@@ -40,15 +54,16 @@ def plot(
     several seeds, are one curve: the mean of what each has come to so far, and each of them faint.
 
     Arguments:
-        runs: (label, history) pairs.
+        runs: runs, or (label, history) pairs.
         metrics: such as ``accuracy`` and ``loss``; or whatever else a history has, such as ``update_norm`` and, without
             a server, ``consensus``, which is drawn as measured.
         against: any of rounds, bytes, seconds, steps, and clock where the runs had one.
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """
+    pairs = [run if isinstance(run, tuple) else (run.label, run.history) for run in runs]
     together: dict[str, list[History]] = {}
-    for label, history in runs:
+    for label, history in pairs:
         together.setdefault(label, []).append(history)
     with mpl.rc_context(STYLE):
         panels = list(itertools.product(metrics, against))
@@ -59,7 +74,7 @@ def plot(
             _panel(axes, together, metric, x)
             if target is not None and metric == "accuracy":
                 axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
-        if told := _faint(runs, together, metrics):
+        if told := _faint(pairs, together, metrics):
             grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label=told)
         if len(grid[0, 0].get_legend_handles_labels()[0]) > INSIDE:
             figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")

@@ -29,7 +29,7 @@ from fedloom.runs.interrupt import interruptible
 from fedloom.runs.lock import alone
 from fedloom.runs.order import Order, Prepared, Refused, prepared
 from fedloom.runs.restore import difference
-from fedloom.runs.result import HISTORY, MODEL, WORKERS, Run
+from fedloom.runs.result import HISTORY, MODEL, WORKERS, Run, whose
 from fedloom.runs.tally import Report, counters, report, row, statistics
 
 EXPERIMENT, ORDER, LEAVING = "experiment.toml", "peers.json", "leaving"
@@ -190,8 +190,13 @@ class Attendance:
         """Write a checkpoint, and at rank 0 the history."""
         checkpoint.write(folder, checkpoint.Checkpoint(moment.arrays, moment.about))
         if self.world.rank == 0:
-            self.note(HISTORY, {"label": self.prepared.label, "rows": moment.about["rows"]})
+            self.note(HISTORY, {"label": self.prepared.label, **self.whose, "rows": moment.about["rows"]})
             self.note(WORKERS, moment.about["workers"])
+
+    @property
+    def whose(self) -> dict[str, Any]:
+        """Whose the models are that are kept."""
+        return whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
 
     def note(self, name: str, what: Any) -> None:
         """Write something as JSON."""
@@ -205,7 +210,7 @@ class Attendance:
             return None
         variables = jax.tree.map(np.asarray, found)
         model.save(self.folder / MODEL, variables)
-        self.note(HISTORY, {"label": self.prepared.label, "rows": self.history.rows})
+        self.note(HISTORY, {"label": self.prepared.label, **self.whose, "rows": self.history.rows})
         return Run(self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder)
 
     def leave(self, reason: str) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
+from fedloom.algorithms import Method, Personalised
 from fedloom.engines.clock import Passed
 from fedloom.errors import CheckpointError, whole
 from fedloom.runs.history import History, from_rows
@@ -89,7 +93,33 @@ def load(directory: str | Path) -> Run:
     variables = model.load(folder / MODEL) if (folder / MODEL).is_file() else Variables({}, {})
     had_users = any(name.startswith("users_") for row in history.rows for name in row)
     kept = checkpoint.read(folder)[0] if had_users else None
-    return Run(stored["label"], history, variables, "loaded", False, folder, measured(kept) if kept else Users())
+    users, own = measured(kept) if kept else Users(), OWNED.get(stored.get("models", ""))
+    return Run(stored["label"], history, variables, "loaded", False, folder, users,
+               own=partial(own, variables) if own else None, clients=stored.get("clients", 0))  # fmt: skip
+
+
+def whose(algorithm: Method, clients: int) -> dict[str, Any]:
+    """What a file says of whose the models are that stand beside it: everybody's, or each client's own; of some there
+    are only the parts that all share.
+    """
+    each = isinstance(algorithm, Personalised)
+    models = "each" if each else "shared parts" if algorithm.personal else "one"
+    return {"models": models, "clients": clients}
+
+
+def shared_by_all(variables: Variables, client: int) -> Variables:  # noqa: ARG001
+    """The model that all clients use."""
+    return variables
+
+
+def one_of(variables: Variables, client: int) -> Variables:
+    """A client's, of models that are one beside the other."""
+    own: Variables = jax.tree.map(lambda a: a[client], variables)
+    return own
+
+
+OWNED = {"one": shared_by_all, "each": one_of}
+"""Whose models are in a file → a client's."""
 
 
 def measured(stored: checkpoint.Checkpoint) -> Users:

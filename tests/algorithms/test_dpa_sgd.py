@@ -10,10 +10,12 @@ from quadratic import points, quadratic
 from fedloom.algorithms import dpa_sgd, fedavg, local_only
 from fedloom.combine import uniform
 from fedloom.data import FederatedData
-from fedloom.engines import compiled
+from fedloom.engines import clock, compiled
+from fedloom.engines.clock import Clock
+from fedloom.engines.schedule import PEERS, stream
 from fedloom.errors import ArgumentError, UnknownName
 from fedloom.local import sgd
-from fedloom.mixing import from_matrix, gossip, graph, identity, one_peer_exponential, weights
+from fedloom.mixing import from_matrix, gossip, graph, identity, matcha, one_peer_exponential, weights
 from fedloom.runs import run
 from fedloom.tasks import logistic
 from fedloom.trees import member
@@ -143,3 +145,18 @@ def test_a_ring_of_two_is_refused_when_there_are_two() -> None:
 def test_what_a_topology_has_no_use_for_is_refused(make: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+@pytest.mark.parametrize("timed", [None, clock(0.01)])
+def test_what_is_sent_is_counted_round_by_round(timed: Clock | None) -> None:
+    """Everybody meets in every second round, or when MATCHA says so: with a clock the same bytes as without."""
+    data, model = points([1.0, 2.0, 3.0, 4.0]), 8  # two numbers
+    turns = from_matrix(np.eye(4), np.full((4, 4), 1 / 4))
+    sent = run(data, quadratic(), dpa_sgd(turns, batch_size=1), rounds=5, every=5, clock=timed, evaluate=["test"])
+    assert sent.history.last("bytes_up") == 2 * 12 * model
+    some = matcha("ring", 4, 0.5)
+    runs = [run(data, quadratic(), dpa_sgd(some, batch_size=1), rounds=9, clock=timed, seed=seed, evaluate=["test"])
+            for seed in (0, 1, 2)]  # fmt: skip
+    used = [sum(2 * 2 * int(some.used(stream(seed, PEERS, t)).sum()) for t in range(9)) for seed in (0, 1, 2)]
+    assert [r.history.last("bytes_up") for r in runs] == [n * model for n in used]
+    assert len(set(used)) > 1

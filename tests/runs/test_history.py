@@ -46,3 +46,13 @@ def test_crossings_are_interpolated_on_the_best_so_far() -> None:
     assert history.crossing("test_accuracy", 0.8) == 5
     assert history.crossing("test_accuracy", 0.1) == 0
     assert history.crossing("test_accuracy", 0.96) is None
+
+
+def test_where_a_target_is_crossed_in_bytes_and_seconds() -> None:
+    history = History(tuple({"round": i, "seconds": 3.0 * i, "bytes_up": 10.0 * i, "bytes_down": 30.0 * i,
+                             "test_accuracy": 0.2 * i} for i in range(4)))  # fmt: skip
+    assert history.crossing("test_accuracy", 0.5) == pytest.approx(2.5)
+    assert history.crossing("test_accuracy", 0.5, "bytes") == pytest.approx(100)
+    assert history.crossing("test_accuracy", 0.5, "seconds") == pytest.approx(7.5)
+    with pytest.raises(UnknownName, match="against must be one of bytes, clock, rounds, seconds, steps, but is 'time'"):
+        history.crossing("test_accuracy", 0.5, "time")

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from fedloom.errors import UnknownName
-from fedloom.runs import History, plot
+from fedloom.runs import History, Run, plot
+from fedloom.tasks import Variables
 
 HISTORY = History(
     tuple(
@@ -71,3 +72,9 @@ def test_many_curves_have_shades_and_a_legend_beside_them() -> None:
     bold = [line for line in axes.lines if line.get_label().startswith("lr=")]
     assert [line.get_label() for line in bold] == [f"lr={i}" for i in range(9)]
     assert len({tuple(line.get_color()) for line in bold}) == 9
+
+
+def test_runs_are_drawn_as_they_are() -> None:
+    run = Run("mine", HISTORY, Variables({}, {}), "did 5 rounds")
+    [axes] = plot([run, ("b", HISTORY)], metrics=["loss"]).axes
+    assert [t.get_text() for t in axes.get_legend().get_texts()][:2] == ["mine", "b"]
