@@ -12,7 +12,7 @@ from rich.table import Table
 
 import fedloom.recipes.layout as layout
 from fedloom.cli.shared import Debug, Quiet, console, errors, told
-from fedloom.errors import FedloomError, choose
+from fedloom.errors import FedloomError, choose, require
 from fedloom.recipes import PAPERS, Part
 from fedloom.recipes.page import page as write_page
 from fedloom.recipes.part import Found
@@ -60,21 +60,37 @@ def reproduce(
         about = choose("paper", paper, PAPERS)
         Experiment(precision=precision)  # which knows the choices
         chosen = about.chosen(parts or ["all"])
+        require(seconds > 0, "seconds", "above 0", seconds)
         folder = results / (f"{paper}-quick" if quick else paper)
+        over = False
         if not from_results:
+            made(folder)
             live = lambda stop: report.live(errors, stop, not quiet)  # noqa: E731
             say = lambda text: None if quiet else errors.print(text, highlight=False)  # noqa: E731
-            record_missing(chosen, only, Manner(paper, folder, quick, seconds, precision, live, say))
+            over = record_missing(chosen, only, Manner(paper, folder, quick, seconds, precision, live, say))
         found = recorded(chosen, folder)
         if not found.outcomes and not found.series:
-            raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}"
-                               + (": run without --from-results" if from_results else ""))  # fmt: skip
+            if over:
+                return
+            why = "run without --from-results" if from_results else "none of it is quick: run without --quick"
+            raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}: {why}")
         if not quiet:
             show(chosen, found)
         file = page or folder / "page.md"
         figures = write_page(about, chosen, found, file)
         if not quiet:
             console.print(f"{file}" + (f" and {len(figures)} figures in {figures[0].parent}" if figures else ""))
+
+
+def made(folder: Path) -> None:
+    """Make the folder of results, and see that it can be written to: before hours of work, not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise FedloomError(f"the folder of results, {folder}, cannot be written to ({error.strerror})") from error
 
 
 def show(parts: Sequence[Part], found: Found) -> None:

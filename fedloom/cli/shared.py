@@ -118,7 +118,7 @@ def told(debug: bool) -> Iterator[None]:
         errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        errors.print("stopped at once; a run that was saved before can be resumed", style="yellow")
+        errors.print("stopped; what was saved before goes on with the same command, or fedloom resume", style="yellow")
         raise typer.Exit(130) from None
 
 

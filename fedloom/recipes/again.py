@@ -7,15 +7,16 @@ is run again with other seeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fedloom.engines import compiled
 from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.racing import Begin, Course
+from fedloom.recipes.racing import Course
 from fedloom.recipes.series import Columns, Kept, Series
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
@@ -41,15 +42,16 @@ def again(tables: Sequence[Part]) -> Part:
         yield from (once_more(cells[name], found.outcomes[name]) for name in near(found))
 
     def text(found: Found) -> str:
-        rows = [row(cells[name], paper, found.outcomes[name], kept)
-                for name, paper in near(found).items() if (kept := found.series.get(f"again-{name}"))]  # fmt: skip
-        if not rows:
+        close = near(found)
+        rows = [row(cells[name], paper, found.outcomes[name], found.series.get(f"again-{name}"))
+                for name, paper in close.items()]  # fmt: skip
+        if not any(f"again-{name}" in found.series for name in close):
             return ""
         heads = ["", "paper", "in the table", "with other seeds", "each of them"]
         lines = [heads, ["---"] * len(heads), *rows]
         about = (
             f"Cells whose number is at most the paper's, but at least {NEAR:g} of it: the same learning rate with "
-            f"{len(SEEDS)} seeds that had no part in its choice."
+            f"{len(SEEDS)} seeds that had no part in its choice. {standing(found, close)}"
         )
         return about + "\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -63,19 +65,36 @@ def once_more(cell: Cell, outcome: Outcome) -> Series:
     precision = outcome.about.get("experiment", {}).get("precision", "float32")
     e = cell.experiment.replace(lr=lr, decay=decay, target=target, precision=precision)
 
-    def crossings(e: Experiment, begin: Begin | None) -> Columns:
+    def crossings(e: Experiment, conduct: Conduct) -> Columns:
         """The rounds to the target, a column a seed; NaN where it is not reached."""
         mine, points = replace(cell, experiment=e), [(lr, decay, seed) for seed in SEEDS]
-        groups = Course(mine, federated(e), compiled(), begin).race(points, raced=False, capped=False)
-        took = {trial.seed: trial.crossing(target) for ended in groups for trial in ended.trials}
+        course, took = Course(mine, federated(e), compiled(), conduct), dict[int, float | None]()
+        for ended in course.race(points, raced=False, capped=False, forgets=False):
+            took |= {trial.seed: trial.crossing(target) for trial in ended.trials}
         return {f"{seed} rounds": [np.nan if rounds is None else rounds] for seed, rounds in took.items()}
 
     return Series(f"again-{cell.name}", e, crossings)
 
 
-def row(cell: Cell, paper: float, outcome: Outcome, kept: Kept) -> list[str]:
+def standing(found: Found, close: Mapping[str, float]) -> str:
+    """How many of the cells that are near a published number are still at most that with other seeds."""
+    kept = {name: found.series[f"again-{name}"] for name in close if f"again-{name}" in found.series}
+    good = [name for name, one in kept.items() if mean(one) <= close[name]]
+    waiting = f"; {len(close) - len(kept)} were not run again yet" if len(kept) < len(close) else ""
+    return f"{len(good)} of the {len(kept)} that were run again are at most the paper's again{waiting}."
+
+
+def mean(kept: Kept) -> float:
+    """The mean of the rounds with other seeds; NaN where one did not get there."""
+    return float(np.mean([took for [took] in kept.columns.values()]))
+
+
+def row(cell: Cell, paper: float, outcome: Outcome, kept: Kept | None) -> list[str]:
     """A line of the table."""
+    first = [f"`{cell.name}`", f"{paper:,.0f}", f"{outcome.rounds(cell.targets[-1]):,.1f}"]
+    if kept is None:
+        return [*first, "not run again", ""]
     rounds = [float(took) for [took] in kept.columns.values()]
-    mean = "–" if np.isnan(rounds).any() else f"{np.mean(rounds):,.1f}"
+    middle = "–" if np.isnan(rounds).any() else f"{mean(kept):,.1f}"
     each = ", ".join("not reached" if np.isnan(r) else f"{r:,.1f}" for r in rounds)
-    return [f"`{cell.name}`", f"{paper:,.0f}", f"{outcome.rounds(cell.targets[-1]):,.1f}", mean, each]
+    return [*first, middle, each]

@@ -20,15 +20,14 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from fedloom.engines import clock, compiled
 from fedloom.engines.clock import nothing
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
-from fedloom.recipes.racing import Begin
-from fedloom.recipes.repeated import Estimate, each, estimate, settings, together
+from fedloom.recipes.repeated import Estimate, each, estimate, together
 from fedloom.recipes.series import Columns, Kept, Series
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import from_rows
 from fedloom.runs.prepare import federated
-from fedloom.runs.runner import train
 from fedloom.style import STYLE
 
 SEEDS = 3
@@ -85,11 +84,11 @@ def named(part: str, method: str) -> str:
     return f"{part}-{method.lower().replace(' ', '-')}"
 
 
-def timed(seeds: int) -> Callable[[Experiment, Begin | None], Columns]:
+def timed(seeds: int) -> Callable[[Experiment, Conduct], Columns]:
     """What runs an experiment with so many seeds, and times it by every clock."""
 
-    def make(e: Experiment, begin: Begin | None) -> Columns:
-        columns = dict(together(seeds)(e, begin))
+    def make(e: Experiment, conduct: Conduct) -> Columns:
+        columns = dict(together(seeds)(e, conduct))
         data = federated(e)
         for name, options in CLOCKS.items():
             mine = {k: v for k, v in options.items() if k != "server_bandwidth" or not e.along}
@@ -295,18 +294,15 @@ def topologies() -> Part:
     return Part("topologies", title, series=lambda found: every.values(), text=text, pictures=pictures)  # noqa: ARG005
 
 
-def tried(rates: Sequence[float]) -> Callable[[Experiment, Begin | None], Columns]:
+def tried(rates: Sequence[float]) -> Callable[[Experiment, Conduct], Columns]:
     """What finds the best validation accuracy with each learning rate, one seed; NaN if it diverges."""
 
-    def make(e: Experiment, begin: Begin | None) -> Columns:
+    def make(e: Experiment, conduct: Conduct) -> Columns:
         data, found = federated(e), []
         for lr in rates:
             mine = e.replace(lr=lr)
-            watch = begin([f"learning rate {lr:g}"]) if begin else None
-            work = mine.build_task(data), [mine.build_algorithm()], [SEEDS], settings(mine)
-            [run] = train(compiled(), data, *work, [None], ["rate"], watch)
-            if run.stopped.startswith("interrupted"):
-                raise KeyboardInterrupt
+            work = mine.build_task(data), [mine.build_algorithm()], [SEEDS], mine.settings()
+            [run] = conduct.whole(conduct.train(data, *work, [f"learning rate {lr:g}"]))
             found.append(float("nan") if run.diverged else run.history.best("validation_accuracy"))
         return {"lr": list(rates), "validation_accuracy": found}
 

@@ -11,10 +11,11 @@ import numpy as np
 from jax import lax
 
 from fedloom.data import Dataset, partition
-from fedloom.recipes.racing import Begin
+from fedloom.recipes.conduct import Conduct
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import read
-from fedloom.runs.runner import run
+from fedloom.runs.settings import Settings
+from fedloom.runs.stopping import Stop
 from fedloom.tasks import Batch, Task, Variables
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ STARTS = {"shared": (0, 0), "independent": (0, 1)}
 """Whether two models begin alike → the seeds of their initialisation."""
 
 
-def interpolated(e: Experiment, begin: Begin | None) -> Mapping[str, Sequence[float]]:
+def interpolated(e: Experiment, conduct: Conduct) -> Mapping[str, Sequence[float]]:
     """The loss on all training data of θ·w + (1 - θ)·w', for models w and w' that were each trained on 600 examples of
     their own: from a shared initialisation, and from independent ones.
     """
@@ -34,21 +35,23 @@ def interpolated(e: Experiment, begin: Begin | None) -> Mapping[str, Sequence[fl
     theta = np.linspace(-0.2, 1.2, POINTS)
     columns: dict[str, Sequence[float]] = {"theta": theta.tolist()}
     for name, seeds in STARTS.items():
-        first, second = (trained(e, dataset, order[i * EXAMPLES : (i + 1) * EXAMPLES], seed, begin)
-                         for i, seed in enumerate(seeds))  # fmt: skip
+        first, second = (
+            trained(e, dataset, order[i * EXAMPLES : (i + 1) * EXAMPLES], seed, f"{name}, model {i + 1}", conduct)
+            for i, seed in enumerate(seeds)
+        )
         columns[name] = losses(first[0], dataset, first[1], second[1], theta)
     return columns
 
 
 def trained(
-    e: Experiment, dataset: Dataset, rows: np.ndarray, seed: int, begin: Begin | None
+    e: Experiment, dataset: Dataset, rows: np.ndarray, seed: int, label: str, conduct: Conduct
 ) -> tuple[Task, Variables]:
     """The task, and the model trained on those rows alone."""
     one = Dataset(dataset.name, dataset.columns, dataset.classes, train=rows, test=dataset.test)
     data = one.partition(partition.iid(1))
     task = e.build_task(data)
-    watch = begin([f"{EXAMPLES} examples, seed {seed}"]) if begin else None
-    return task, run(data, task, e.build_algorithm(), rounds=1, evaluate=("test",), seed=seed, watch=watch).variables
+    runs = conduct.train(data, task, [e.build_algorithm()], [seed], Settings(Stop(1), ("test",)), [label])
+    return task, conduct.whole(runs)[0].variables
 
 
 def losses(task: Task, dataset: Dataset, w: Variables, v: Variables, theta: np.ndarray) -> list[float]:

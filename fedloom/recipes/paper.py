@@ -51,7 +51,7 @@ def spent(found: Found) -> str:
         seconds[device] = seconds.get(device, 0) + float(about.get("seconds", 0))
     took = " and ".join(f"{s / 60:.1f} minutes on {device}" for device, s in sorted(seconds.items()))
     runs = sum(len(outcome.trials) for outcome in found.outcomes.values())
-    runs += sum(int(kept.about.get("runs", 1)) for kept in found.series.values())
+    runs += sum(kept.runs for kept in found.series.values())
     return f"{runs} {'run' if runs == 1 else 'runs'} in {took}"
 
 

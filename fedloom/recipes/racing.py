@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
@@ -12,11 +11,11 @@ from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled
 from fedloom.recipes.cell import ACCURACY, Cell, Point, Trial
+from fedloom.recipes.conduct import Conduct
 from fedloom.runs.history import History
-from fedloom.runs.ongoing import Race, Watch
+from fedloom.runs.ongoing import Race
 from fedloom.runs.restore import standing
 from fedloom.runs.result import Run
-from fedloom.runs.runner import train
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import with_number
@@ -26,10 +25,7 @@ PATIENCE = 2.5  # the same where rates decay: a large one is slow until it has b
 SLACK = 1.5  # times the rounds of the slowest seed that another rate may take with one of its seeds
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 5  # evaluations before anybody can lose
-SAVED = 60.0  # seconds after which runs under way are saved again
 EARLY = 0.2  # of the rounds of a leader that ran before, until which nobody can: large rates may begin slowly
-
-Begin = Callable[[Sequence[str]], Watch]
 
 
 @dataclass(frozen=True)
@@ -48,17 +44,13 @@ class Course:
         cell: what they are trials of.
         data: the data of its experiment.
         engine: where they are computed: side by side on an accelerator, one after another on a CPU.
-        begin: makes a progress line for some runs.
-        folder: where those under way are kept, to go on if they are stopped; nowhere if ``None``.
-        until: when they are stopped, by ``time.perf_counter``.
+        conduct: how they are carried out.
     """
 
     cell: Cell
     data: FederatedData
     engine: Compiled
-    begin: Begin | None = None
-    folder: Path | None = None
-    until: float = float("inf")
+    conduct: Conduct = field(default_factory=Conduct)
 
     def race(
         self,
@@ -68,11 +60,12 @@ class Course:
         seeds: int = 1,
         target: float | None = None,
         capped: bool = True,
+        forgets: bool = True,
     ) -> Iterator[Ended]:
         """Run points to a target, the last if none is given, side by side as far as they fit: the trials of one group
         after another. Raced against each other and those before, with so many seeds each, whoever cannot win any more
         stops; not raced, only who has failed. Capped, all stop when the best before was there. What was stopped before
-        goes on.
+        goes on; what has ended is forgotten, since whoever is given it takes note of it, unless that is not wanted.
 
         Raises:
             TimeoutError: when the time is over, and KeyboardInterrupt, when it is asked to stop; those that had ended
@@ -82,11 +75,9 @@ class Course:
         over = [trial for point in points if (trial := self.ended(point))]
         if over:
             yield Ended(over, 0.0)  # whoever was in their group is charged with it
-            self.forget(over)
+            self.forget(over if forgets else ())
         before = [*before, *over]
         for group in self.groups([point for point in points if point not in {trial.point for trial in over}]):
-            if time.perf_counter() >= self.until:
-                raise TimeoutError
             most = fewest(before, seeds, target) if capped else None
             runs = self.run(group, target, most, (losing if raced else failing)(target, group, before))
             done = [not run.stopped.startswith("interrupted") for run in runs]
@@ -96,9 +87,8 @@ class Course:
             ]  # fmt: skip
             took = max(run.history.last("seconds") for run in runs)
             yield Ended(trials, took if all(done) else 0.0)
-            self.forget(trials)
-            if not all(done):
-                raise TimeoutError if time.perf_counter() >= self.until else KeyboardInterrupt
+            self.forget(trials if forgets else ())
+            self.conduct.whole(runs)
             before = [*before, *trials]
 
     def run(self, group: Sequence[Point], target: float, most: float | None, race: Race) -> list[Run]:
@@ -106,13 +96,12 @@ class Course:
         e = self.cell.experiment
         cap = e.rounds if most is None else min(e.rounds, -int(-most // e.every) * e.every)
         stop = Stop(max(cap, 1), None, target, None)
-        settings = Settings(stop, ("test",), e.every, save_seconds=SAVED, until=self.until)
         labels = [f"{self.cell.name} {called(point)}" for point in group]
-        return train(
-            self.engine, self.data, e.build_task(self.data), [self.algorithm(*point) for point in group],
-            [seed for *_, seed in group], settings, [self.place(point) for point in group], labels,
-            self.begin(labels) if self.begin else None, race,
-        )  # fmt: skip
+        algorithms, seeds = [self.algorithm(*point) for point in group], [seed for *_, seed in group]
+        settings = Settings(stop, ("test",), e.every)
+        return self.conduct.train(
+            self.data, e.build_task(self.data), algorithms, seeds, settings, labels, self.engine, race
+        )
 
     def algorithm(self, lr: float, decay: float, seed: int = 0) -> Method:  # noqa: ARG002
         """The cell's algorithm with a learning rate and a decay."""
@@ -137,7 +126,7 @@ class Course:
 
     def place(self, point: Point) -> Path | None:
         """Where a run is kept."""
-        return self.folder / called(point).replace(" ", ",") if self.folder else None
+        return self.conduct.place(f"{self.cell.name} {called(point)}")
 
     def forget(self, trials: Sequence[Trial]) -> None:
         """Remove runs that were taken note of."""

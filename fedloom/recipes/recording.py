@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import jax
@@ -20,10 +21,12 @@ from fedloom.engines import compiled
 from fedloom.engines.devices import cores, devices
 from fedloom.errors import UnknownName
 from fedloom.recipes.cell import Cell
+from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.partial import Partial
-from fedloom.recipes.racing import Begin, Course
+from fedloom.recipes.racing import Course
 from fedloom.recipes.tuning import beginning, tune
+from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.runs.stopping import Stop
@@ -31,6 +34,7 @@ from fedloom.trees import listed
 
 QUICK = {"fraction": (0.0, 0.1, 0.2), "model": ("2nn",), "batch_size": (10,), "inputs": ("unit",)}
 """What the cells have that a CPU does in minutes."""
+SPENT = "seconds.txt"
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Manner:
         paper: its name.
         folder: where results are recorded.
         quick: whether only what takes minutes on a CPU is run, with fewer seeds.
-        seconds: after so many, cells under way stop where they can go on, and nothing new is begun.
+        seconds: after so many, what is under way stops where it can go on, and nothing new is begun.
         precision: what training computes in, where an experiment does not say.
         live: a rule for stopping → a progress line.
         say: what tells of something that is done.
@@ -81,8 +85,10 @@ def is_quick(cell: Cell) -> bool:
     return all(getattr(cell.experiment, name) in values for name, values in QUICK.items())
 
 
-def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
-    """Run what is not recorded yet: first the cells, then what else figures and tables need."""
+def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> bool:
+    """Run what is not recorded yet: first the cells, then what else figures and tables need. Whether the time was over
+    before that.
+    """
     folder, quick, until = manner.folder, manner.quick, time.perf_counter() + manner.seconds
     asked = asks(parts, only, recorded(parts, folder))
     cells = {c.name: c for part in parts for c in part.cells if not quick or is_quick(c)}
@@ -97,22 +103,33 @@ def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> None:
     asked = asks(parts, only, found)  # of cells that are new there may be curves to draw
     for series in {s.name: s for part in parts for s in part.series(found)}.values():
         if series.name not in found.series and series.name in asked and (not quick or series.quick):
-            if time.perf_counter() >= until:
+            try:
+                run_one(series, manner, until)
+            except TimeoutError:
                 return say_over(manner)
-            run_one(series, manner)
-    return None
+    return False
 
 
-def run_one(series: curves.Series, manner: Manner) -> None:
-    """Run a series and record it."""
-    start, series = time.perf_counter(), replace(series, experiment=manner.precisely(series.experiment))
-    with manner.live(series.experiment.stop()) as begin:
-        columns = series.run(begin, manner.quick)
-    about = provenance(series.name, series.experiment, time.perf_counter() - start, manner)
-    many = len({name.split(" ")[0] for name in columns if " " in name})
-    kept = curves.Kept(series.name, columns, {**about, **({"runs": many} if many else {})})
-    curves.write(kept, manner.folder)
+def run_one(series: curves.Series, manner: Manner, until: float) -> None:
+    """Run a series and record it; a TimeoutError if the time is over before that."""
+    series = replace(series, experiment=manner.precisely(series.experiment))
+    folder = manner.folder / f"{series.name}-{series.experiment.precision}.partial"
+    before, start = spent(folder), time.perf_counter()
+    try:
+        with manner.live(series.experiment.stop()) as begin:
+            columns = series.run(Conduct(begin, folder, until), manner.quick)
+    except (TimeoutError, KeyboardInterrupt):
+        write_text(folder / SPENT, f"{before + time.perf_counter() - start:.2f}\n")
+        raise
+    about = provenance(series.name, series.experiment, before + time.perf_counter() - start, manner)
+    curves.write(curves.Kept(series.name, columns, about), manner.folder)
+    rmtree(folder, ignore_errors=True)
     manner.say(f"{series.name}: {about['seconds']:.0f} s")
+
+
+def spent(folder: Path) -> float:
+    """The seconds that a series has taken which was stopped."""
+    return float((folder / SPENT).read_text()) if (folder / SPENT).is_file() else 0.0
 
 
 def asks(parts: Sequence[Part], only: str, found: Found) -> set[str]:
@@ -137,9 +154,10 @@ def choice(only: str, names: Sequence[str]) -> list[str]:
     return chosen if texts else list(names)
 
 
-def say_over(manner: Manner) -> None:
-    """Say that the time is over."""
+def say_over(manner: Manner) -> bool:
+    """Say that the time is over: yes."""
     manner.say(f"{manner.seconds:g} seconds are over: go on with the same command")
+    return True
 
 
 def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner, until: float) -> None:
@@ -152,7 +170,7 @@ def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], 
     kept = Partial(folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()})
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
-        course = Course(cell, data[kind], compiled(), begin, kept.folder, until)
+        course = Course(cell, data[kind], compiled(), Conduct(begin, kept.folder, until))
         outcome = tune(course, rate=rate, seeds=seeds, partial=kept)
     about = provenance(cell.name, e, kept.seconds, manner)
     record.write(record.Outcome(cell.name, outcome.trials, about), folder)

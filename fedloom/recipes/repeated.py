@@ -10,15 +10,13 @@ from scipy import stats
 
 from fedloom.engines import compiled
 from fedloom.errors import DivergedError
-from fedloom.recipes.racing import Begin
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.series import Columns, Kept
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.fitting import fine_tune
 from fedloom.runs.history import History
 from fedloom.runs.prepare import federated
 from fedloom.runs.result import Run
-from fedloom.runs.runner import train
-from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users
 
 CONFIDENCE = 0.95
@@ -57,12 +55,12 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), spread * float(stats.t.ppf((1 + CONFIDENCE) / 2, max(many - 1, 1))))
 
 
-def together(seeds: int) -> Callable[[Experiment, Begin | None], Columns]:
+def together(seeds: int) -> Callable[[Experiment, Conduct], Columns]:
     """What runs an experiment with so many seeds on the same partition, as few programs as possible; it keeps the
     curves of what is evaluated.
     """
 
-    def make(e: Experiment, begin: Begin | None) -> Columns:
+    def make(e: Experiment, conduct: Conduct) -> Columns:
         data = federated(e)
         task, algorithm = e.build_task(data), e.build_algorithm()
         engine, labels = compiled(), [f"seed {seed}" for seed in range(seeds)]
@@ -71,31 +69,27 @@ def together(seeds: int) -> Callable[[Experiment, Begin | None], Columns]:
         for start in range(0, seeds, size):
             group = list(range(start, min(start + size, seeds)))
             names = [labels[seed] for seed in group]
-            runs = train(
-                engine, data, task, [algorithm] * len(group), group, settings(e), [None] * len(group), names,
-                begin(names) if begin else None,
-            )  # fmt: skip
-            for seed, run in zip(group, finished(runs), strict=True):
+            runs = conduct.train(data, task, [algorithm] * len(group), group, e.settings(), names, engine)
+            for seed, run in zip(group, finished(conduct.whole(runs)), strict=True):
                 columns |= curves(run, seed)
         return columns
 
     return make
 
 
-def apart(seeds: int) -> Callable[[Experiment, Begin | None], Columns]:
+def apart(seeds: int) -> Callable[[Experiment, Conduct], Columns]:
     """What runs an experiment with so many seeds, each with a split of its own; it keeps curves, and each user's
     measures in the last round. A model trained on the union is then given to every user, to be judged and fitted.
     """
 
-    def make(e: Experiment, begin: Begin | None) -> Columns:
+    def make(e: Experiment, conduct: Conduct) -> Columns:
         columns: dict[str, list[float]] = {}
         for seed in range(seeds):
             mine = e.replace(seed=seed, data_seed=seed)
             data = federated(mine)
             task, algorithm = mine.build_task(data), mine.build_algorithm()
-            watch = begin([f"seed {seed}"]) if begin else None
-            runs = train(compiled(), data, task, [algorithm], [seed], settings(mine), [None], ["run"], watch)
-            [run] = finished(runs)
+            runs = conduct.train(data, task, [algorithm], [seed], mine.settings(), [f"seed {seed}"])
+            [run] = finished(conduct.whole(runs))
             users = run.users
             if mine.algorithm == "central":
                 own = federated(mine.replace(algorithm="fedavg"))
@@ -106,16 +100,9 @@ def apart(seeds: int) -> Callable[[Experiment, Begin | None], Columns]:
     return make
 
 
-def settings(e: Experiment) -> Settings:
-    """How an experiment is run."""
-    return e.settings()
-
-
 def finished(runs: Sequence[Run]) -> Sequence[Run]:
-    """The same, unless somebody asked to stop or numbers ceased to be numbers."""
+    """The same, unless numbers ceased to be numbers."""
     for run in runs:
-        if run.stopped.startswith("interrupted"):
-            raise KeyboardInterrupt
         if run.diverged:
             raise DivergedError(run.stopped)
     return runs

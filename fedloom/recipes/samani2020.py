@@ -15,16 +15,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedloom.engines import compiled
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
-from fedloom.recipes.racing import Begin
-from fedloom.recipes.repeated import Estimate, apart, each, estimate, finished, settings
+from fedloom.recipes.repeated import Estimate, apart, each, estimate, finished
 from fedloom.recipes.series import Columns, Kept, Series
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.portraits import mixing, violins
 from fedloom.runs.prepare import federated
-from fedloom.runs.runner import train
 from fedloom.runs.users import MOMENTS, Users, worst
 from fedloom.style import STYLE
 
@@ -254,14 +252,13 @@ favourite (cats-dogs), its own model says just that, which is right for it and u
 models has not learned to tell the two apart before it is fitted."""
 
 
-def tried(e: Experiment, begin: Begin | None) -> Columns:
+def tried(e: Experiment, conduct: Conduct) -> Columns:
     """The best validation accuracy of the global user with each learning rate."""
     data, found = federated(e), []
     for lr in RATES:
         mine = e.replace(lr=lr)
-        watch = begin([f"learning rate {lr:g}"]) if begin else None
-        work = mine.build_task(data), [mine.build_algorithm()], [mine.seed], settings(mine)
-        [run] = finished(train(compiled(), data, *work, [None], ["rate"], watch))
+        work = mine.build_task(data), [mine.build_algorithm()], [mine.seed], mine.settings()
+        [run] = finished(conduct.whole(conduct.train(data, *work, [f"learning rate {lr:g}"])))
         found.append(run.history.best("validation_accuracy"))
     return {"lr": list(RATES), "validation_accuracy": found}
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedloom.engines import compiled
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import recorded
-from fedloom.recipes.racing import Begin
+from fedloom.recipes.conduct import Conduct
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.prepare import federated
-from fedloom.runs.runner import train
 from fedloom.runs.settings import Settings
 
 Columns = Mapping[str, Sequence[float]]
@@ -38,13 +36,13 @@ class Series:
 
     name: str
     experiment: Experiment
-    make: Callable[[Experiment, Begin | None], Columns] | None = None
+    make: Callable[[Experiment, Conduct], Columns] | None = None
     quick: bool = False
-    few: Callable[[Experiment, Begin | None], Columns] | None = None
+    few: Callable[[Experiment, Conduct], Columns] | None = None
 
-    def run(self, begin: Begin | None = None, quick: bool = False) -> Columns:
+    def run(self, conduct: Conduct | None = None, quick: bool = False) -> Columns:
         """The columns: of a history, if nothing else is said."""
-        return ((self.few if quick else None) or self.make or measured)(self.experiment, begin)
+        return ((self.few if quick else None) or self.make or measured)(self.experiment, conduct or Conduct())
 
 
 @dataclass(frozen=True)
@@ -56,22 +54,25 @@ class Kept:
     about: Mapping[str, Any]
 
     @property
+    def runs(self) -> int:
+        """How many runs it is of: columns that begin with a number are a seed's, and learning rates have a run each."""
+        seeds = {word for word in (name.split(" ")[0] for name in self.columns) if word.isdigit()}
+        return len(seeds) or len(self.columns.get("lr", ())) or 1
+
+    @property
     def history(self) -> History:
         """The columns as a history."""
         rows = zip(*self.columns.values(), strict=True)
         return from_rows(dict(zip(self.columns, row, strict=True)) for row in rows)
 
 
-def measured(e: Experiment, begin: Begin | None) -> Columns:
+def measured(e: Experiment, conduct: Conduct) -> Columns:
     """The history of an experiment: rounds, accuracies and losses. One that diverges ends there."""
     data = federated(e)
     task, algorithm = e.build_task(data), e.build_algorithm()
     settings = Settings(e.stop(), e.splits, e.every)
-    watch = begin([f"{data.name}, {task.name}"]) if begin else None
-    [run] = train(compiled(), data, task, [algorithm], [e.seed], settings, [None], ["series"], watch)
-    if run.stopped.startswith("interrupted"):
-        raise KeyboardInterrupt
-    h = run.history
+    runs = conduct.train(data, task, [algorithm], [e.seed], settings, [f"{data.name}, {task.name}"])
+    h = conduct.whole(runs)[0].history
     return {name: h.column(name).tolist() for name in h.columns if name.endswith(("round", "accuracy", "loss"))}
 
 
@@ -87,7 +88,8 @@ def read(name: str, folder: Path) -> Kept | None:
 
     def made(content: dict[str, Any]) -> Kept:
         columns = {
-            name: [math.nan if v is None else v for v in values] for name, values in content.pop("columns").items()
+            name: [math.nan if v is None else float(v) for v in values]
+            for name, values in content.pop("columns").items()
         }
         return Kept(content.pop("series"), columns, content)
 

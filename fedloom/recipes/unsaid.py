@@ -99,7 +99,7 @@ def why_2nn(found: Found) -> str:
         "alone moves the rounds several times over. At C = 0.1 and B = 10, with pixels "
         f"from -1 to 1 the same model, tuned on the same grid, takes {iid['centred']} rounds on IID data and "
         f"{shards['centred']} on shards (the paper: {iid['paper']} and {shards['paper']}); with pixels from 0 to 1, as "
-        f"in the tables here, {iid['unit']} and {shards['unit']}; with mean 0 and deviation 1, {iid['standard']} and "
+        f"in the table above, {iid['unit']} and {shards['unit']}; with mean 0 and deviation 1, {iid['standard']} and "
         f"{shards['standard']}."
     )
 

@@ -45,6 +45,16 @@ def test_both_numbers_are_told_beside_the_smallest_that_ours_is_below() -> None:
     assert row(80, math.nan, 100) == "| `near` | 90 | 86.0 | – | 80.0, not reached, 100.0 |"
 
 
+def test_it_says_how_many_hold_and_which_were_not_run_again() -> None:
+    part = again([table(good=100, bad=100, later=100, never=100)])
+    outcomes = {name: took(name, 90) for name in ("good", "bad", "later", "never")}
+    rounds = {"good": (90, 100), "bad": (90, 111), "never": (90, math.nan)}
+    kept = {f"again-{name}": Kept("", {str(i): [r] for i, r in enumerate(each)}, {}) for name, each in rounds.items()}
+    text = part.text(Found(outcomes, kept))
+    assert "1 of the 3 that were run again are at most the paper's again; 1 were not run again yet." in text
+    assert "| `later` | 100 | 90.0 | not run again |  |" in text
+
+
 @pytest.mark.parametrize("target", [0.3, 0.999])
 def test_every_seed_is_run_until_it_is_there(target: float) -> None:
     cell = Cell("toy", TOY, 0.1, targets=(target,))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import fedloom.recipes.dpasgd2019 as recipe
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.dpasgd2019 import CLOCKS, DPASGD2019, RING, SERVER
 from fedloom.recipes.part import Found
 from fedloom.recipes.series import Kept
@@ -61,7 +62,7 @@ def test_a_run_is_timed_by_every_clock(monkeypatch: pytest.MonkeyPatch, generate
     monkeypatch.setattr(recipe, "federated", lambda _: data)
     monkeypatch.setattr("fedloom.recipes.repeated.federated", lambda _: data)
     e = recipe.BASE.replace(algorithm="fedavg", fraction=1.0, model="logistic", rounds=2, every=1)
-    columns = recipe.timed(2)(e, None)
+    columns = recipe.timed(2)(e, Conduct())
     size = 4 * (4 * 3 + 3)
     assert columns["clock compute alone"] == pytest.approx([0, 0.01, 0.02])
     way = size * max(3 / 125e6, 1 / 12.5e6)

@@ -6,6 +6,7 @@ import pytest
 
 import fedloom.recipes.interpolation as interpolation
 from fedloom.data import mnist
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.interpolation import interpolated, losses
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
@@ -31,7 +32,7 @@ def test_convex_losses_only_gain_from_averaging(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(interpolation, "POINTS", 8)
     monkeypatch.setattr(interpolation, "read", lambda _: SOME)
     e = Experiment(model="logistic", epochs=2, batch_size=50, fraction=1.0, rounds=1)
-    columns = interpolated(e, None)
+    columns = interpolated(e, Conduct())
     assert len(columns["theta"]) == 8
     for name in ("shared", "independent"):
         inside = [loss for t, loss in zip(columns["theta"], columns[name], strict=True) if 0 <= t <= 1]

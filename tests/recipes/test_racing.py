@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fedloom.recipes.racing as racing
+import fedloom.recipes.conduct as conduct
 import fedloom.runs.checkpoint as checkpoint
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.recipes.cell import Cell, Trial
-from fedloom.recipes.racing import Begin, Course, Ended, failing, fewest, losing
+from fedloom.recipes.conduct import Begin, Conduct
+from fedloom.recipes.racing import Course, Ended, failing, fewest, losing
 from fedloom.runs import Experiment
 from fedloom.runs.history import History
 from fedloom.runs.restore import standing
@@ -135,7 +136,7 @@ def trials(races: Iterable[Ended], into: list[Trial] | None = None) -> list[Tria
 def test_a_race_that_was_stopped_goes_on_where_it_was(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(racing, "SAVED", 0.0)
+    monkeypatch.setattr(conduct, "SAVED", 0.0)
     whole = trials(course.race(POINTS, raced=False, capped=False))
     first = min(t.history.last("round") for t in whole)
     assert first < STOPPED < min(t.history.last("round") for t in whole if t.lr < 1.0)  # one had ended, two had not
@@ -143,19 +144,19 @@ def test_a_race_that_was_stopped_goes_on_where_it_was(
     before, seen = list[Trial](), list[int]()
     with pytest.raises(error):
         trials(
-            replace(course, folder=tmp_path, begin=at_round(STOPPED, act)).race(POINTS, raced=False, capped=False),
+            replace(course, conduct=Conduct(at_round(STOPPED, act), tmp_path)).race(POINTS, raced=False, capped=False),
             before,
         )
     assert len(list(tmp_path.iterdir())) == 3 - len(before)
     left = [point for point in POINTS if point not in {t.point for t in before}]
-    again = replace(course, folder=tmp_path, begin=at_round(-1, fail, seen)).race(left, raced=False, capped=False)
+    again = replace(course, conduct=Conduct(at_round(-1, fail, seen), tmp_path)).race(left, raced=False, capped=False)
     assert sorted(trials(again, before), key=lambda t: t.lr) == whole  # to the last bit
     assert min(seen) == STOPPED + (error is KeyboardInterrupt)
     assert not list(tmp_path.iterdir())
 
 
 def test_when_the_time_is_over_nothing_new_begins(course: Course, tmp_path: Path) -> None:
-    late = replace(course, folder=tmp_path, until=time.perf_counter())
+    late = replace(course, conduct=Conduct(None, tmp_path, time.perf_counter()))
     with pytest.raises(TimeoutError):
         next(late.race(POINTS))
     assert not list(tmp_path.iterdir())
@@ -163,21 +164,21 @@ def test_when_the_time_is_over_nothing_new_begins(course: Course, tmp_path: Path
 
 def test_those_that_go_on_together_are_in_the_same_round(course: Course, tmp_path: Path) -> None:
     for (lr, *_), rounds in zip(POINTS, (3, 4, 3), strict=True):
-        (tmp_path / f"lr={lr:g},seed=0").mkdir()
+        (tmp_path / f"toy-lr={lr:g}-seed=0").mkdir()
         stored = checkpoint.Checkpoint({"a": np.zeros(1)}, {"rows": [{"round": 0}, {"round": rounds}]})
-        checkpoint.write(tmp_path / f"lr={lr:g},seed=0", stored)
-    groups = list(replace(course, folder=tmp_path).groups([*POINTS, (5.0, 1.0, 0)]))
+        checkpoint.write(tmp_path / f"toy-lr={lr:g}-seed=0", stored)
+    groups = list(replace(course, conduct=Conduct(None, tmp_path)).groups([*POINTS, (5.0, 1.0, 0)]))
     assert groups == [[POINTS[0], POINTS[2]], [POINTS[1]], [(5.0, 1.0, 0)]]
 
 
 def test_seconds_are_those_of_all_that_ran(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a group that was stopped, the part that goes on is charged with what went before."""
-    monkeypatch.setattr(racing, "SAVED", 0.0)
+    monkeypatch.setattr(conduct, "SAVED", 0.0)
     act = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
-    stopped = replace(course, folder=tmp_path, begin=at_round(STOPPED, act)).race(POINTS, raced=False, capped=False)
+    stopped = replace(course, conduct=Conduct(at_round(STOPPED, act), tmp_path)).race(POINTS, raced=False, capped=False)
     assert next(stopped).seconds == 0
     with pytest.raises(KeyboardInterrupt):
         next(stopped)
     [was] = {standing(folder).history.last("seconds") for folder in tmp_path.iterdir()}  # type: ignore[union-attr]
-    [ended] = replace(course, folder=tmp_path).race(POINTS[:2], raced=False, capped=False)
+    [ended] = replace(course, conduct=Conduct(None, tmp_path)).race(POINTS[:2], raced=False, capped=False)
     assert ended.seconds > was > 0

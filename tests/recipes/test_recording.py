@@ -1,8 +1,11 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,12 @@ import pytest
 
 from fedloom.engines.devices import cores
 from fedloom.recipes.cell import Cell
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.recording import Manner, record_missing
-from fedloom.recipes.series import Series
-from fedloom.runs import Experiment
+from fedloom.recipes.recording import Manner, record_missing, spent
+from fedloom.recipes.series import Columns, Series, measured
+from fedloom.runs import Experiment, History
+from fedloom.runs.ongoing import Watch
 
 TOY = Experiment(model="logistic", clients=600, fraction=0.01, rounds=2, target=0.3, evaluate="test")
 
@@ -56,11 +61,41 @@ def test_curves_of_cells_that_are_new_are_run_at_once(tmp_path: Path) -> None:
 
 def test_when_the_time_is_over_it_says_so_and_goes_on_later(tmp_path: Path) -> None:
     part, said = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),)), list[str]()
-    record_missing([part], "", manner(tmp_path, "float32", 0.0, said))
+    assert record_missing([part], "", manner(tmp_path, "float32", 0.0, said))
     assert said == ["0 seconds are over: go on with the same command"]
     assert not list(tmp_path.glob("*.json"))
-    record_missing([part], "", manner(tmp_path, "float32"))
+    assert not record_missing([part], "", manner(tmp_path, "float32"))
     assert (tmp_path / "cell.json").exists()
+
+
+def test_a_series_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    """Of two runs the first had ended; the second was stopped in round 3."""
+    seen, e = list[tuple[str, int]](), TOY.replace(rounds=6, target=None)
+
+    def make(e: Experiment, conduct: Conduct) -> Columns:
+        each = {s: replace(conduct, folder=conduct.folder and conduct.folder / str(s)) for s in (0, 1)}
+        return {f"{s} loss": measured(e.replace(seed=s), mine)["test_loss"] for s, mine in each.items()}
+
+    def begin(labels: Sequence[str]) -> Watch:
+        def watch(histories: Sequence[History]) -> None:
+            seen.append((labels[0], int(histories[0].last("round"))))
+            if len(seen) == 7 + 4:
+                signal.raise_signal(signal.SIGINT)
+
+        return watch
+
+    live: Any = lambda _: nullcontext(begin)  # noqa: E731
+    part, calm = Part("p", "", series=lambda _: (Series("line", e, make),)), manner(tmp_path, "float32")
+    with pytest.raises(KeyboardInterrupt):
+        record_missing([part], "", replace(calm, live=live))
+    stopped = len(seen)
+    assert spent(tmp_path / "line-float32.partial") > 0
+    record_missing([part], "", replace(calm, live=live))
+    assert [round for _, round in seen[stopped:]] == [4, 5, 6]
+    kept = json.loads((tmp_path / "line.json").read_text())["columns"]
+    whole = make(e, Conduct())
+    assert kept == {name: [float(f"{v:.6g}") for v in values] for name, values in whole.items()}
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_every_core_is_asked_for() -> None:

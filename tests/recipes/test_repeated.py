@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedloom.errors import DivergedError
+from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.repeated import apart, each, estimate, together
 from fedloom.recipes.series import Kept
 from fedloom.runs.experiment import Experiment
@@ -30,7 +31,7 @@ def test_the_interval_is_students() -> None:
 
 
 def test_seeds_on_one_partition_keep_their_curves(tiny: Experiment) -> None:
-    columns = together(2)(tiny, None)
+    columns = together(2)(tiny, Conduct())
     assert sorted(columns) == ["0 test_accuracy", "1 test_accuracy", "round"]
     assert columns["round"] == [0, 1, 2]
     kept = Kept("x", columns, {})
@@ -41,7 +42,7 @@ def test_seeds_on_one_partition_keep_their_curves(tiny: Experiment) -> None:
 @pytest.mark.parametrize("algorithm", ["central", "personalised"])
 def test_seeds_with_splits_of_their_own_keep_users(tiny: Experiment, algorithm: str) -> None:
     users = "no" if algorithm == "central" else "yes"
-    columns = apart(2)(tiny.replace(algorithm=algorithm, users=users), None)
+    columns = apart(2)(tiny.replace(algorithm=algorithm, users=users), Conduct())
     kept = Kept("x", columns, {})
     for read in ("before", "after", "global"):
         assert each(kept, f"last {read}_accuracy").shape == (2, 3)
@@ -51,4 +52,4 @@ def test_seeds_with_splits_of_their_own_keep_users(tiny: Experiment, algorithm: 
 
 def test_a_seed_that_diverges_is_an_error_and_not_a_shorter_curve(tiny: Experiment) -> None:
     with pytest.raises(DivergedError, match="diverged"):
-        together(2)(tiny.replace(lr=1e38), None)
+        together(2)(tiny.replace(lr=1e38), Conduct())

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedloom.recipes.racing as racing
+import fedloom.recipes.conduct as conduct
 import fedloom.recipes.tuning as tuning
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
@@ -111,13 +111,13 @@ def test_a_goal_that_is_missed_is_worth_every_seed_of_every_rate_that_got_there(
 def test_a_race_is_over_when_the_fastest_before_was_there(
     generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caps, train = [], racing.train
+    caps, train = [], conduct.train
 
     def spied(*arguments: Any) -> Any:
         caps.append((arguments[4], arguments[5].stop.rounds))
         return train(*arguments)
 
-    monkeypatch.setattr(racing, "train", spied)
+    monkeypatch.setattr(conduct, "train", spied)
     cell = Cell("toy", TOY, rate=0.464, targets=(0.8,))
     found = tuning.tune(Course(cell, generated([20] * 6, test=200), compiled()), rates=3, seeds=2)
     trials = [t for t in found.trials if t.seed == 0]
@@ -177,7 +177,7 @@ def test_what_had_ended_before_an_interrupt_is_kept(
     )
     reasons = ("test accuracy reached 0.8", "interrupted after 2 rounds")
     ended = [Run("", curve, Variables({}, {}), reason) for reason in reasons]
-    monkeypatch.setattr(racing, "train", lambda *_: ended)
+    monkeypatch.setattr(conduct, "train", lambda *_: ended)
     monkeypatch.setattr(Compiled, "group", lambda *_: 2)
     cell, file = Cell("toy", TOY, rate=0.1, targets=(0.8,)), tmp_path / "toy.partial"
     with pytest.raises(KeyboardInterrupt):
@@ -238,7 +238,7 @@ def test_a_cell_that_was_stopped_goes_on(
 ) -> None:
     cell, data, engine = Cell("toy", TOY, rate=0.1, targets=(0.8,)), generated([20] * 6, test=200), compiled()
     whole = tuning.tune(Course(cell, data, engine), rates=3, seeds=2)
-    run, calls = racing.train, []
+    run, calls = conduct.train, []
 
     def train(*arguments: object) -> object:
         calls.append(arguments[7])  # type: ignore[arg-type]
@@ -246,7 +246,7 @@ def test_a_cell_that_was_stopped_goes_on(
             raise KeyboardInterrupt
         return run(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(racing, "train", train)
+    monkeypatch.setattr(conduct, "train", train)
     with pytest.raises(KeyboardInterrupt):
         tuning.tune(Course(cell, data, engine), rates=3, seeds=2, partial=Partial(tmp_path / "toy.partial"))
     again = tuning.tune(Course(cell, data, engine), rates=3, seeds=2, partial=Partial(tmp_path / "toy.partial"))
