@@ -13,6 +13,7 @@ import typer
 
 from fedloom.algorithms import Method
 from fedloom.cli.shared import (
+    FIELDS,
     DataFolder,
     Debug,
     File,
@@ -76,8 +77,9 @@ def run_command(
         experiment = described(file, fields)
         folder = folder_of(out, f"{experiment.model}-{short(experiment.data)}")
         known = folder / EXPERIMENT
-        if known.exists() and Experiment.read(known) != experiment:
-            raise CheckpointError(f"{folder} holds another experiment: choose another folder, or fedloom resume it")
+        if known.exists() and (was := Experiment.read(known)) != experiment:
+            other = f"{folder} holds another experiment ({differences(was, experiment)})"
+            raise CheckpointError(f"{other}: choose another folder, or fedloom resume it")
         go(experiment, folder, Manner(quiet, json_, data_folder), central)
 
 
@@ -185,7 +187,7 @@ def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: M
     write_text(folder / EXPERIMENT, experiment.to_toml())
     stop = experiment.stop()
     settings = experiment.settings()
-    label = f"{experiment.model}, {data.name}"
+    label = experiment.label_on(data.name)
     engine = experiment.build_engine()
     with report.live(errors, stop, manner.shows) as watch:
         [run] = train(engine, data, task, [algorithm], [experiment.seed], settings, [folder], [label], watch([label]))
@@ -202,8 +204,22 @@ def leave_if_interrupted(runs: Sequence[Run], folder: Path) -> None:
 def check_folder(experiment: Experiment, folder: Path) -> None:
     """Raise a :class:`CheckpointError` if another experiment stands in a folder; when it stops may differ."""
     known, anyhow = folder / EXPERIMENT, {"rounds": 1, "target": None}
-    if known.exists() and Experiment.read(known).replace(**anyhow) != experiment.replace(**anyhow):
-        raise CheckpointError(f"{folder} holds another experiment: choose another folder with --out")
+    if not known.exists():
+        return
+    was, now = Experiment.read(known).replace(**anyhow), experiment.replace(**anyhow)
+    if was != now:
+        other = f"{folder} holds another experiment ({differences(was, now)})"
+        raise CheckpointError(f"{other}: choose another folder with --out")
+
+
+def differences(was: Experiment, now: Experiment) -> str:
+    """What differs between two experiments.
+
+    >>> differences(Experiment(lr=0.2), Experiment(epochs=5))
+    'epochs = 1 there, 5 here, lr = 0.2 there, 0.1 here'
+    """
+    both = {f.name: (getattr(was, f.name), getattr(now, f.name)) for f in FIELDS}
+    return ", ".join(f"{name} = {a!r} there, {b!r} here" for name, (a, b) in both.items() if a != b)
 
 
 def folder_of(out: Path | None, name: str) -> Path:

@@ -112,7 +112,21 @@ class Table:
         more = ", …" if len(texts) > 6 else ""
         numbers = len(features) - len(texts)
         told = counted(numbers, "column of numbers", "columns of numbers")
-        return told + (f", {len(texts):,} of texts: {named}{more}" if texts else "")
+        return told + (f", {len(texts):,} of texts: {named}{more}" if texts else "") + self._gaps(features)
+
+    def _gaps(self, features: Sequence[str]) -> str:
+        """How many numbers are missing, and in which columns; one that has none at all is an error."""
+        columns = {name: c for name in features if not isinstance(c := self.columns[name], Texts)}
+        gaps = {name: int(np.isnan(c).sum()) for name, c in columns.items()}
+        for name, many in gaps.items():
+            if many and many == len(columns[name]):
+                raise DataError(f"column {name} of {self.name} has no number at all: drop it")
+        short = [name for name, many in gaps.items() if many]
+        if not short:
+            return ""
+        named = ", ".join(short[:6]) + (", …" if len(short) > 6 else "")
+        cells = counted(sum(gaps.values()), "missing cell", "missing cells")
+        return f"; {cells}, in {named}, filled with the mean"
 
     def _texts(self, argument: str, name: str) -> Texts:
         """A column as texts, none of them missing."""

@@ -344,6 +344,15 @@ class Experiment:
         """The topology along which workers exchange, if there is one."""
         return self.topology if "topology" in METHODS[self.algorithm][0] else None
 
+    def label_on(self, data: str) -> str:
+        """What a run of it is called in tables and figures: the model, the data, and how, if not by plain averaging.
+
+        >>> Experiment().label_on("mnist/iid"), Experiment(algorithm="dpa-sgd").label_on("mnist/iid")
+        ('2nn, mnist/iid', '2nn, mnist/iid, dpa-sgd, ring')
+        """
+        how = [] if self.algorithm == "fedavg" else [self.algorithm]
+        return ", ".join([self.model, data, *how, *([Path(self.along).name] if self.along else [])])
+
     def stop(self) -> Stop:
         """When the run has done enough."""
         return Stop(self.rounds, self.seconds, self.target, self.patience)

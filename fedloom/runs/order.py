@@ -95,7 +95,7 @@ class Prepared:
     @property
     def label(self) -> str:
         """What the run is called."""
-        return f"{self.experiment.model}, {self.data.name}, {self.exchange.mailbox.world.size} ranks"
+        return f"{self.experiment.label_on(self.data.name)}, {self.exchange.mailbox.world.size} ranks"
 
     def evaluates(self, round: int) -> bool:
         """Whether workers are measured after a round."""

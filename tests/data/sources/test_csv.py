@@ -172,3 +172,10 @@ def test_one_name_is_a_list_of_one(write: Write) -> None:
     assert csv(write(TEXT), "class", "who", drop="colour").columns["x"].shape == (4, 1)
     with pytest.raises(ArgumentError, match=r"drop must be columns other than the label and the user, but is"):
         csv(write(TEXT), "class", "who", drop="class")
+
+
+def test_missing_numbers_are_told_of_and_a_column_of_none_is_refused(write: Write) -> None:
+    data = csv(write("a,b,c,y\n1,,3,x\n?,nan,4,z\n2,5,6,x\n"), label="y")
+    assert data.note == "3 columns of numbers; 3 missing cells, in a, b, filled with the mean"
+    with pytest.raises(DataError, match=r"column b of .* has no number at all: drop it"):
+        csv(write("a,b,y\n1,,x\n2,?,z\n"), label="y")
