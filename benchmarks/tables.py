@@ -51,6 +51,18 @@ def recorded(result: dict[str, Any]) -> str:
     return f"Recorded {result['date'][:10]}: `{result['command']}`."
 
 
+def times(ratio: float) -> str:
+    """How many times as long, in two digits."""
+    return f"{ratio:.1f} ×" if ratio < 9.95 else f"{float(f'{ratio:.2g}'):,.0f} ×"
+
+
+def measured(result: dict[str, Any]) -> tuple[str, str]:
+    """On what which workloads were timed, and how often."""
+    told = "; ".join(name for w, name in WORKLOADS.items() if w in result["seconds_a_round"])
+    often = result["repeat"]
+    return f"{result['device']['name']}: {told}", f"{often} repetitions" if often > 1 else "a single repetition"
+
+
 def comparison(result: dict[str, Any]) -> list[str]:
     """Seconds a round of every system on every workload, and the ratio to fedloom."""
     timings, ratios = result["seconds_a_round"], result["times_as_long_as_fedloom"]
@@ -62,8 +74,8 @@ def comparison(result: dict[str, Any]) -> list[str]:
         cells = []
         for workload in workloads:
             time = timings[workload].get(system)
-            times = ratios.get(workload, {}).get(system)
-            cells.append("–" if time is None else f"{time:.4g}" + (f" ({times:.1f} ×)" if times != 1 else ""))
+            ratio = ratios.get(workload, {}).get(system, 1)
+            cells.append("–" if time is None else f"{time:.3g}" + (f" ({times(ratio)})" if ratio != 1 else ""))
         name = NAMES[system].replace("one thread", "on the same GPU") if on_gpu else NAMES[system]
         lines.append(row([name, *cells]))
     return lines
@@ -74,7 +86,8 @@ def page() -> str:
     parts = ["# Benchmarks", "", INTRODUCTION]
     for result in read("benchmark-*.json"):
         useful = {t["workload"]: t["useful_over_computed"] for t in result["timings"] if "useful_over_computed" in t}
-        parts += [f"## {result['device']['name']}", "", *comparison(result), ""]
+        about, often = measured(result)
+        parts += [f"## {about}", "", f"Seconds a round, {often}:", "", *comparison(result), ""]
         parts += ["Useful steps over steps computed by fedloom: "
                   + ", ".join(f"{WORKLOADS[w]} {u:.3f}" for w, u in useful.items()) + ".", ""]  # fmt: skip
         listed = "; ".join(
@@ -100,7 +113,7 @@ def alone(result: dict[str, Any]) -> list[str]:
     """What fedloom alone takes, timed over more rounds than its peers have patience for."""
     timings, experiments = result["seconds_a_round"], result["workloads"]
     cells = [
-        f"{WORKLOADS[w]} {by['fedloom'] / experiments[w]['experiments']:.6f} s a round and experiment"
+        f"{WORKLOADS[w]} {by['fedloom'] / experiments[w]['experiments']:.3g} s a round and experiment"
         for w, by in timings.items()
     ]
     rounds = max(line["rounds"] for line in result["timings"])
@@ -176,7 +189,8 @@ def speed() -> str:
     """The README's table."""
     blocks = []
     for result in read("benchmark-*.json"):
-        blocks += [f"Seconds a round on {result['device']['name']} (times fedloom's in brackets):", ""]
+        about, often = measured(result)
+        blocks += [f"Seconds a round on {about} (in brackets, times fedloom's; {often}):", ""]
         blocks += [*comparison(result), ""]
     return "\n".join(["<!-- speed -->", *blocks, "<!-- /speed -->"])
 

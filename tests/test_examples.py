@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hurry import hurried
+from safetensors.numpy import save_file
 
 import fedloom as fl
 from fedloom.data.sources.cifar10 import BATCHES
@@ -27,6 +28,15 @@ def test_a_kept_model_is_read_with_numpy_alone(tmp_path: Path) -> None:
     run = fl.run(data, fl.tasks.two_nn(), fl.fedavg(lr=0.1), rounds=1, evaluate=["test"], directory=tmp_path / "a")
     read = python(str(ROOT / "examples" / "load_model.py"), "a/model.safetensors", cwd=tmp_path)
     assert f"test accuracy {run.history.last('test_accuracy'):.2%}" in read
+
+
+def test_another_model_than_the_2nn_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    save_file({"params.output.w": np.zeros((784, 10))}, tmp_path / "other.safetensors")
+    command = [sys.executable, str(ROOT / "examples" / "load_model.py"), "other.safetensors"]
+    environment = hurried() | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("other.safetensors is no 2NN for MNIST")
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda file: file.stem)

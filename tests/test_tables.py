@@ -95,6 +95,29 @@ def test_ray(drawn: Callable[..., list[str]]) -> None:
     ]
 
 
+def test_speed(drawn: Callable[..., list[str]]) -> None:
+    found = drawn(
+        "speed",
+        repeat=2,
+        device={"kind": "gpu", "name": "a machine"},
+        seconds_a_round={"2nn": {"fedloom": 0.012345, "loop": 0.1}, "cnn": {"fedloom": 1.0, "loop": 11.315}},
+        times_as_long_as_fedloom={"2nn": {"fedloom": 1.0, "loop": 8.1}, "cnn": {"fedloom": 1.0, "loop": 11.315}},
+    )
+    assert found == [
+        "Seconds a round on a machine: 2NN; CNN (in brackets, times fedloom's; 2 repetitions):",
+        "",
+        "| seconds a round | 2NN | CNN |",
+        "| --- | --- | --- |",
+        "| fedloom | 0.0123 | 1 |",
+        "| plain PyTorch loop, on the same GPU | 0.1 (8.1 ×) | 11.3 (11 ×) |",
+        "",
+    ]
+
+
+def test_times(tables: ModuleType) -> None:
+    assert [tables.times(ratio) for ratio in (1.36, 9.96, 398.2, 1131.5)] == ["1.4 ×", "10 ×", "400 ×", "1,100 ×"]
+
+
 def test_leak(drawn: Callable[..., list[str]]) -> None:
     rows = [
         {"round": 50 * i, "seconds": i, "driver_bytes": 2**20, "actors_bytes": [2**21, 2**22]} for i in range(1, 21)
@@ -110,3 +133,8 @@ def test_leak(drawn: Callable[..., list[str]]) -> None:
 @pytest.mark.parametrize("name", ["models", "mesh", "ray", "leak"])
 def test_the_page_has_what_is_recorded(tables: ModuleType, name: str) -> None:
     assert getattr(tables, name)() in tables.MODELS.read_text()
+
+
+def test_the_readme_and_the_benchmarks_have_what_is_recorded(tables: ModuleType) -> None:
+    assert tables.speed() in tables.README.read_text()
+    assert tables.page() == tables.PAGE.read_text()

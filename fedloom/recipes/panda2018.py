@@ -16,7 +16,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedloom.recipes.paper import Paper, effort
+from fedloom.recipes.paper import Paper, effort, quick
 from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.repeated import Estimate, each, estimate, together
 from fedloom.recipes.series import Series
@@ -185,9 +185,10 @@ def introduction(found: Found) -> str:
     return f"""# panda2018, reproduced
 
 Panda and Marrero (2018) weigh replies by the accuracy of clients' models instead of their amount of data, on MNIST, one
-run each. Here every run has {SEEDS} seeds (two, where it was to be quick). {HELD:,} of the 60,000 training images,
-drawn at random before the rest is dealt to clients, are the validation set; a client's validation accuracy is that of
-its model on it, its training accuracy that on its own examples. Pixels are between 0 and 1. Recorded: {effort(found)}.
+run each. Here each of their runs has {SEEDS} seeds ({quick(found)}), and each of the fair test
+{PAIRS}. {HELD:,} of the 60,000 training images, drawn at random before the rest is dealt to clients, are the validation
+set; a client's validation accuracy is that of its model on it, its training accuracy that on its own examples. Pixels
+are between 0 and 1. Recorded: {effort(found)}.
 Drawn by `fedloom reproduce panda2018 --from-results --page docs/panda2018.md`; what is not recorded is shown as –."""
 
 

@@ -43,6 +43,12 @@ def effort(found: Found) -> str:
     return f"{spent(found)}{told}"
 
 
+def quick(found: Found) -> str:
+    """How many seeds a quick recording has, two, and how many of those that are shown were quick."""
+    many = sum(kept.runs == 2 for kept in found.series.values())
+    return f"two with `--quick`; {many or 'none'} on this page"
+
+
 def spent(found: Found) -> str:
     """How many runs are recorded, and how long they took on which device."""
     seconds: dict[str, float] = {}

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedloom.recipes.conduct import Conduct
-from fedloom.recipes.paper import Paper, effort
+from fedloom.recipes.paper import Paper, effort, quick
 from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.repeated import Estimate, apart, each, estimate, finished
 from fedloom.recipes.series import Columns, Kept, Series
@@ -169,7 +169,7 @@ def differences(there: Mapping[str, Kept]) -> str:
 def against_rounds(there: Mapping[str, Kept]) -> Figure:
     """Users' mean accuracy against rounds, before fitting and after."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10.4, 4.0), layout="constrained")
+        figure = Figure(figsize=(12.4, 4.0), layout="constrained")
         for axes, moment in zip(figure.subplots(1, 2, sharey=True), ("before", "after"), strict=True):
             for method, kept in there.items():
                 curve, style = each(kept, f"users_{moment}_accuracy"), LINES[method]
@@ -181,7 +181,7 @@ def against_rounds(there: Mapping[str, Kept]) -> Figure:
                     )
             axes.set(xlabel="rounds of communication", ylabel="accuracy", title=MOMENTS[moment])
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(fontsize="small")
+        figure.legend(*axes.get_legend_handles_labels(), fontsize="small", loc="outside right center")
     return figure
 
 
@@ -204,12 +204,14 @@ def introduction(found: Found) -> str:
 Samani's study of 2020 asks who should count how much, and whether everybody wants the same average; its results
 section was never written. Here every user takes part in every round (E = 1, B = 10, for every method the learning rate
 that is the best of 0.01, 0.03 and 0.1 for the global user, see the end); users' data is split 60:20:20, anew for each
-of {SEEDS} seeds (two, where it was to be quick). *Federated* weighs by data; *plain* lets all count alike; *weighted*
-by validation accuracy; *std-dev* leaves out models more than one standard deviation below the mean of validation
-accuracies, the rest count the same; the *global user* has everybody's data, and its model is then given to every user.
-Accuracies are means over users of each one's accuracy on its own test data, before and after it trains the model that
-it was sent for a round, and of its model after that on everybody's test data; then means over seeds, with 95 %
-intervals. Personalised plain averaging is central plain averaging by construction. Recorded: {effort(found)}.
+of {SEEDS} seeds ({quick(found)}). *Federated* weighs by data; *plain* lets all count alike;
+*weighted* by validation accuracy; *std-dev* leaves out models more than one standard deviation below the mean of
+validation accuracies, the rest count the same; the *global user* is one model trained in one place on all data, then
+handed to each user. Accuracies are means over users of each one's accuracy on its own test data, before and after it
+trains the model that it was sent for a round, and of its model after that on everybody's test data; then means over
+seeds, with 95 % intervals. Personalised plain averaging is central plain averaging by construction; their rows differ
+a little because models are added up instead of updates, which rounds differently, and training amplifies that.
+Recorded: {effort(found)}.
 Drawn by `fedloom reproduce samani2020 --from-results --page docs/samani2020.md`.{meaning(found)}"""
 
 
@@ -227,7 +229,9 @@ def meaning(found: Found) -> str:
 
     def told(moment: str, method: str, other: str) -> str:
         gaps = {p: g for p, there in every.items() if (g := gap(there, moment, method, other))}
-        return ", ".join(f"{100 * g.mean:+.1f} ({p})" for p, g in gaps.items())
+        clear = ", ".join(f"{100 * g.mean:+.1f} ({p})" for p, g in gaps.items() if g.is_clear)
+        unclear = ", ".join(p for p, g in gaps.items() if not g.is_clear)
+        return " and ".join([*([clear] if clear else []), *([f"nothing clear ({unclear})"] if unclear else [])])
 
     def elsewhere(method: str) -> str:
         shown = {
@@ -239,13 +243,14 @@ def meaning(found: Found) -> str:
         return ""
     return f"""
 
-What it means. For one model for all it matters little who counts how much: weighted by accuracy instead of plainly,
-users' accuracy before fitting changes by {told("before", "central, weighted", "central, plain")} points. Leaving out
-those who deviate changes it by {told("before", "central, std-dev", "central, plain")}: who is left out has what others
-lack. For whom one averages matters where users differ: with everybody's own weighted average instead of the plain one
-it changes by {told("before", "personalised, weighted", "central, plain")} before fitting, and by
+What it means, in points; *nothing clear*: the 95 % interval has zero in it. For one model for all it matters little who
+counts how much: weighted by accuracy instead of plainly, users' accuracy before fitting changes by
+{told("before", "central, weighted", "central, plain")}. Leaving out those who deviate changes it by
+{told("before", "central, std-dev", "central, plain")}: who is left out may have what others lack. For whom one
+averages can matter where users differ: with everybody's own weighted average instead of the plain one it changes by
+{told("before", "personalised, weighted", "central, plain")} before fitting, and by
 {told("after", "personalised, weighted", "central, plain")} after it, when a round of fitting has done the same for
-everybody. Federation itself, against everybody alone, is worth {told("after", "federated", "local only")} points after
+everybody. Federation itself, against everybody alone, is worth {told("after", "federated", "local only")} after
 fitting; and one who trained alone does badly on others' data: {elsewhere("local only")} of everybody's test examples
 right. Of two classes, half is what one gets who always says the same: where a user's pictures are mostly of its
 favourite (cats-dogs), its own model says just that, which is right for it and useless to others, and an average of such

@@ -125,20 +125,37 @@ def related(users: Users, file: str | Path | None = None, panels: int = 4) -> Fi
 def _matrices(users: Users, name: str, labels: tuple[str, str, str], file: str | Path | None, panels: int) -> Figure:
     matrices, rounds = users.column(name), users.column("round")
     chosen = np.unique(np.linspace(0, len(matrices) - 1, panels).round().astype(int))
-    top = max(float(matrices[i].max()) for i in chosen)
-    low = min(0.0, *(float(matrices[i].min()) for i in chosen))
+    low, high = _limits(np.concatenate([matrices[i].ravel() for i in chosen]))
     colours = "RdBu_r" if low < 0 else "magma_r"
     with mpl.rc_context({**STYLE, "axes.grid": False}):
         figure = Figure(figsize=(3.2 * len(chosen) + 0.8, 3.4), layout="constrained")
         row = figure.subplots(1, len(chosen), squeeze=False)[0]
         for axes, i in zip(row, chosen, strict=True):
-            image = axes.imshow(matrices[i], cmap=colours, vmin=-top if low < 0 else 0, vmax=top)
+            image = axes.imshow(matrices[i], cmap=colours, vmin=low, vmax=high)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(MaxNLocator(integer=True))
             axes.set(title=f"round {int(rounds[i]):,}", xlabel=labels[0])
         row[0].set_ylabel(labels[1])
         figure.colorbar(image, ax=list(row), shrink=0.8, label=labels[2])
         if file:
             save(figure, file)
     return figure
+
+
+def _limits(values: np.ndarray) -> tuple[float, float]:
+    """Between which numbers colours lie: about zero if some are below it; else from the least to the most, but so far
+    apart that what is all but the same looks so.
+
+    >>> _limits(np.array([0.0, 1.0])), _limits(np.array([-2.0, 1.0])), _limits(np.array([1.0, 1.0]))
+    ((0.0, 1.0), (-2.0, 2.0), (0.95, 1.05))
+    """
+    low, high = float(values.min()), float(values.max())
+    if low < 0:
+        high = max(-low, high)
+        return -high, high
+    middle = (low + high) / 2
+    half = max((high - low) / 2, middle / 20)
+    return middle - half, middle + half
 
 
 def workers(

@@ -6,7 +6,7 @@ import pytest
 
 import fedloom.recipes.dpasgd2019 as recipe
 from fedloom.recipes.conduct import Conduct
-from fedloom.recipes.dpasgd2019 import CLOCKS, DPASGD2019, RING, SERVER
+from fedloom.recipes.dpasgd2019 import CLOCKS, DPASGD2019, METHODS, RING, SERVER, SETS
 from fedloom.recipes.part import Found
 from fedloom.recipes.series import Kept
 
@@ -36,6 +36,18 @@ def test_what_is_saved() -> None:
     told = recipe.verdict({RING: FAST, SERVER: SLOW}, 0.5)
     assert "claimed: about 20 %" in told
     assert f"against {SERVER}: compute alone: +25 % and +55 %" in told
+
+
+def test_what_it_means_is_told_when_all_is_recorded() -> None:
+    """A quarter of the time less, and five points less accurate in the end, with every seed."""
+    low = kept("c", [[0.1, 0.92, 0.90], [0.1, 0.92, 0.90]], seconds=1.5)
+    high = kept("d", [[0.1, 0.92, 0.95], [0.1, 0.92, 0.95]], seconds=2.0)
+    every = {recipe.named(part, m): low if m.startswith("ring") else high for part in SETS for m in METHODS}
+    told = recipe.meaning(Found({}, every))
+    assert "What it means: a ring gets there sooner, and ends less accurate." in told
+    assert f"| MNIST by writer: {RING} against FedAvg | +25 % to +25 % | -5.00 [-5.00, -5.00] |" in told
+    assert "sooner" not in recipe.meaning(Found({}, dict.fromkeys(every, high)))
+    assert recipe.meaning(Found({}, dict(list(every.items())[1:]))) == ""
 
 
 def test_every_part_shows_what_is_recorded_and_nothing_else() -> None:

@@ -41,6 +41,20 @@ def test_nothing_recorded_is_nothing_said() -> None:
     assert not list(part.pictures(Found()))
 
 
+def test_what_is_not_clear_is_called_so() -> None:
+    def made(accuracies: list[float]) -> Kept:
+        reads = {f"{s} last {read}_accuracy": [a] for s, a in enumerate(accuracies)
+                 for read in ("before", "after", "global")}  # fmt: skip
+        return Kept("x", reads, {"runs": 2})
+
+    every = {f"wisdm-{m.replace(', ', '-').replace(' ', '-')}": made([0.5, 0.6]) for m in METHODS}
+    every["wisdm-central-weighted"] = made([0.6, 0.7])
+    told = SAMANI2020.introduction(Found(series=every))
+    assert "changes by\n+10.0 (wisdm). Leaving out" in told
+    assert "changes it by\nnothing clear (wisdm): who" in told
+    assert "(two with `--quick`; 9 on this page)" in told
+
+
 def test_learning_rates_are_told_of_what_was_tried() -> None:
     kept = Kept("wisdm-rates", {"lr": [0.01, 0.03, 0.1], "validation_accuracy": [0.8, 0.82, 0.84]}, {})
     assert "| WISDM | 80.00% | 82.00% | 84.00% |" in SAMANI2020.part("rates").text(Found(series={"wisdm-rates": kept}))
