@@ -64,7 +64,7 @@ def topology_command(
             console.print(shown(good, period, parameters), crop=False)
             for name, why in found.items():
                 if isinstance(why, str):
-                    console.print(f"{name}: {why}.", soft_wrap=True, highlight=False)
+                    console.print(f"{name}: {why}.", soft_wrap=True, highlight=False, markup=False)
             console.print(f"{good[0].graph.name}: {good[0].advice(period)}.")
             console.print(f"Figure: {file}")
 
