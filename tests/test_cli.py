@@ -11,7 +11,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fedloom.cli import app
+from fedloom.engines.schedule import PEERS, stream
 from fedloom.local.sgd import OPTIMIZERS
+from fedloom.mixing import matcha
 from fedloom.mixing.graph import graph
 from fedloom.mixing.spread import sparsest, spread
 
@@ -341,9 +343,10 @@ def test_sweep_compares_seeds_of_a_topology_and_meetings() -> None:
     result = fedloom("sweep", *FAST, *options, "--clients", "10", "--partition", "shards", "--out", "s", "--json")
     assert result.exit_code == 0, result.stderr
     runs = {r["label"]: r for r in json.loads(result.stdout)}
-    assert {label: r["bytes_up"] / (2 * 7850 * 4) for label, r in runs.items()} == {
-        **{f"topology=regular:3,topology_seed={seed},seed=0": 30 for seed in (0, 1, 2)},
-        "topology=matcha:ring:0.5,seed=0": 10,
+    used = sum(int(matcha("ring", 10).used(stream(0, PEERS, t)).sum()) for t in range(2))
+    assert {label: r["bytes_up"] / (7850 * 4) for label, r in runs.items()} == {
+        **{f"topology=regular:3,topology_seed={seed},seed=0": 2 * 30 for seed in (0, 1, 2)},
+        "topology=matcha:ring:0.5,seed=0": 10 * used,
     }
     assert len({r["test_loss"] for r in runs.values()}) == 4
 
