@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 from hurry import hurried
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fedloom.cli import app
+from fedloom.engines.schedule import PEERS, stream
 from fedloom.local.sgd import OPTIMIZERS
+from fedloom.mixing import matcha
+from fedloom.mixing.graph import graph
+from fedloom.mixing.spread import sparsest, spread
 
 FAST = ["--model", "logistic", "--rounds", "2", "--target", "none"]
 
@@ -283,10 +288,67 @@ def test_reproduce_what_is_not_there() -> None:
         (("--workers", "1", "--target-gap", "0.2"), "workers must be at least 2, but is 1"),
         (("ring", "--parameters", "-3"), "parameters must be at least 1, but is -3"),
         (("small-world:3", "--workers", "9"), "degree must be even, between 2 and 8, but is 3"),
+        (("ring", "--neighbours", "fair"), "neighbours must be one of metropolis, optimised, uniform, but is 'fair'"),
+        (("ring", "--seed", "3"), "seed must be left alone where no topology is random, but is 3"),
+        (("exponential",), "heard by it (--neighbours uniform, weights=\"uniform\"), but is 'metropolis'"),
+        (("torus", "random-pairs", "--workers", "7"), "torus: workers must be a product of two numbers of at least 3"),
+        (("torus", "random-pairs", "--workers", "7"), "; random-pairs: a graph must be one that stays (this changes"),
     ],
 )
 def test_bad_topologies(arguments: tuple[str, ...], message: str) -> None:
-    assert message in fedloom("topology", *arguments).stderr
+    result = fedloom("topology", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_what_cannot_be_measured_is_told_of_beside_the_others() -> None:
+    names = ["hypercube", "ring", "exponential", "one-peer-exponential", "--workers", "12"]
+    result = fedloom("topology", *names)
+    assert result.exit_code == 0
+    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ ring")]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == [
+        "ring", "2", "0.9107", "0.0893", "19.1", "4.78e+06", "yes",
+    ]  # fmt: skip
+    assert "hypercube: workers must be a power of two for a hypercube, but is 12.\n" in result.stdout
+    assert "one-peer-exponential: a graph must be one that stays (this changes from round to round)" in result.stdout
+    cube, ring, *_ = json.loads(fedloom("topology", *names, "--json").stdout)
+    assert cube == {"topology": "hypercube", "refused": "workers must be a power of two for a hypercube, but is 12"}
+    assert (ring["topology"], ring["connections"]) == ("ring", 24)
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_numbers_of_topologies_are_never_cut(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedloom.cli.topology.console", Console(width=width))
+    result = fedloom("topology", "ring", "small-world:6", "--workers", "512")
+    table = result.stdout[: result.stdout.index("└")]
+    assert "…" not in table
+    for number in ("0.9999", "816.0", "1.33e+18", "small", "0.2"):
+        assert number in table
+
+
+def test_random_topologies_have_a_seed() -> None:
+    def zetas(*options: str) -> list[float]:
+        return [s["zeta"] for s in json.loads(fedloom("topology", *options, "--json").stdout)]
+
+    ring, first = zetas("ring", "sparse:0.6")
+    same, second = zetas("ring", "sparse:0.6", "--seed", "1")
+    assert ring == same and first != second
+    assert second == spread(graph("sparse:0.6", 16, seed=1)).zeta
+    gap = ("--workers", "30", "--target-gap", "0.3")
+    assert zetas(*gap) == [sparsest(30, 0.3).zeta] != zetas(*gap, "--seed", "1") == [sparsest(30, 0.3, seed=1).zeta]
+
+
+def test_sweep_compares_seeds_of_a_topology_and_meetings() -> None:
+    options = ["--algorithm", "dpa-sgd", "--topology", "regular:3,matcha:ring:0.5", "--topology-seed", "0,1,2"]
+    result = fedloom("sweep", *FAST, *options, "--clients", "10", "--partition", "shards", "--out", "s", "--json")
+    assert result.exit_code == 0, result.stderr
+    runs = {r["label"]: r for r in json.loads(result.stdout)}
+    used = sum(int(matcha("ring", 10).used(stream(0, PEERS, t)).sum()) for t in range(2))
+    assert {label: r["bytes_up"] / (7850 * 4) for label, r in runs.items()} == {
+        **{f"topology=regular:3,topology_seed={seed},seed=0": 2 * 30 for seed in (0, 1, 2)},
+        "topology=matcha:ring:0.5,seed=0": 10 * used,
+    }
+    assert len({r["test_loss"] for r in runs.values()}) == 4
 
 
 def test_topologies_are_measured_and_drawn() -> None:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fedloom.algorithms.personalised import Personalised
 from fedloom.errors import require
 from fedloom.local import given
-from fedloom.mixing import Mixer
+from fedloom.mixing import Graph, Mixer, from_matrix, gossip, pushed
 from fedloom.mixing import topology as along
 from fedloom.mixing.gossip import PUSH
+from fedloom.mixing.graph import is_networkx
 
+Along = str | Graph | np.ndarray | Mixer | Any  # or a graph of networkx's, which need not be installed
 OPTIONS = ("degree", "share", "rewired", "sparsity", "seed")  # of topologies
 
 
-def dpa_sgd(
-    topology: str | Mixer = "ring", *, period: int = 5, weights: str = "metropolis", **options: Any
-) -> Personalised:
+def dpa_sgd(topology: Along = "ring", *, period: int = 5, weights: str = "metropolis", **options: Any) -> Personalised:
     """Every worker takes τ steps of SGD on its own data, then averages with its neighbours: X ← W·X.
 
     With the identity as W that is independent training; along the complete graph everybody has the central average.
 
     Arguments:
-        topology: by name (see :func:`fedloom.mixing.topology`), a CSV file of pairs, or any mixer.
+        topology: by name (see :func:`fedloom.mixing.topology`), a CSV file of pairs, a graph (also networkx's), a
+            matrix W whose rows sum to one, or any mixer.
         period: τ, the steps between two exchanges; 1 is D-PSGD (Lian et al. 2017).
         weights: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
         options: the arguments of :func:`fedloom.local.sgd`: ``lr``, ``batch_size``, ``decay``, ``optimizer``; and those
@@ -32,15 +35,24 @@ def dpa_sgd(
     3
     """
     mixer = mixed(topology, weights, options)
-    work = given(None, {"period": period, **options}, *OPTIONS)
+    work = given(None, {"period": period, **options}, "topology", "weights", *OPTIONS)
     return Personalised(work, mixer, 1.0).checked()
 
 
-def mixed(topology: str | Mixer, weights: str, options: dict[str, Any]) -> Mixer:
+def mixed(topology: Along, weights: str, options: dict[str, Any]) -> Mixer:
     """The mixer of a topology, whose options are taken out of the others."""
     ours = {name: options.pop(name) for name in OPTIONS if name in options}
     if isinstance(topology, str):
         return along(topology, weights, **ours)
     require(not ours, "topology", "a name, to have options", sorted(ours))
-    require(weights in ("metropolis", PUSH), "weights", "left alone with a mixer, which has its own", weights)
-    return topology
+    if isinstance(topology, Graph) or is_networkx(topology):
+        return pushed(topology) if weights == PUSH else gossip(topology, weights=weights)
+    known = isinstance(topology, np.ndarray | Mixer)
+    told = topology if known else type(topology).__name__
+    require(known, "topology", "a name, a CSV file of pairs, a graph (also networkx's), a matrix or a mixer", told)
+    own = f"left alone with a {'mixer' if isinstance(topology, Mixer) else 'matrix'}, which has its own"
+    require(weights in ("metropolis", PUSH), "weights", own, weights)
+    if isinstance(topology, Mixer):
+        return topology
+    require(weights != PUSH, "topology", "a name or a graph, of which push-sum makes its matrix", "a matrix")
+    return from_matrix(topology)

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from fedloom.algorithms.dpa_sgd import OPTIONS, mixed
+from fedloom.algorithms.dpa_sgd import OPTIONS, Along, mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.errors import ArgumentError, require
 from fedloom.local import given
 from fedloom.local.related import SLOPE, STRENGTH, Related
-from fedloom.mixing import Gossip, Mixer, Topology, personal
+from fedloom.mixing import Gossip, Topology, personal
 from fedloom.tasks.task import Variables
 from fedloom.trees import is_named, listed, names, record, static
 
@@ -217,7 +217,7 @@ def inverse(omega: Float[Array, "p p"], there: Float[Array, " p"]) -> Float[Arra
 
 
 def dpa_sgd_mtl(
-    topology: str | Mixer = "ring",
+    topology: Along = "ring",
     *,
     period: int = 5,
     weights: str = "metropolis",
@@ -242,7 +242,8 @@ def dpa_sgd_mtl(
     fedloom.errors.ArgumentError: lambda1 must be at least 0, but is -1
     """
     mixer = mixed(topology, weights, options)
-    local = Related(given(None, {"period": period, **options}, *OPTIONS))
+    others = ("topology", "weights", "lambdas", "eta", "output", "upper", *OPTIONS)
+    local = Related(given(None, {"period": period, **options}, *others))
     return MultiTask(local, mixer, 1.0, lambdas, eta, output, upper, one=False).checked()
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from fedloom.algorithms.dpa_sgd import OPTIONS, mixed
+from fedloom.algorithms.dpa_sgd import OPTIONS, Along, mixed
 from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.local import given
-from fedloom.mixing import Mixer
 from fedloom.mixing.gossip import PUSH
 from fedloom.tasks.task import Variables
 from fedloom.trees import record
@@ -49,13 +48,13 @@ class PushSum(Personalised):
         return PeerState(models, state.round + 1, {MASS: mass})
 
 
-def push_sum(topology: str | Mixer = "exponential", *, period: int = 5, **options: Any) -> PushSum:
+def push_sum(topology: Along = "exponential", *, period: int = 5, **options: Any) -> PushSum:
     """Every worker takes τ steps of SGD on its own data, then pushes what it has to those who hear it, along a directed
     graph: stochastic gradient push.
 
     Arguments:
-        topology: by name (see :func:`fedloom.mixing.topology`), or what :func:`fedloom.mixing.pushed` makes of any
-            graph.
+        topology: by name (see :func:`fedloom.mixing.topology`), a CSV file of pairs, a graph (also networkx's), or
+            what :func:`fedloom.mixing.pushed` makes of it.
         period: τ, the steps between two exchanges.
         options: the arguments of :func:`fedloom.local.sgd`, and the options of the topology.
 
@@ -63,6 +62,6 @@ def push_sum(topology: str | Mixer = "exponential", *, period: int = 5, **option
     'push'
     """
     mixer = mixed(topology, PUSH, options)
-    made = PushSum(given(None, {"period": period, **options}, *OPTIONS), mixer, 1.0)
+    made = PushSum(given(None, {"period": period, **options}, "topology", *OPTIONS), mixer, 1.0)
     made.checked()
     return made

@@ -1,7 +1,7 @@
 """Mixing: whose models make up whose, as a matrix M whose rows sum to one: X ← M·X over all clients' models."""
 
 from fedloom.mixing.gossip import Gossip, Push, Topology, from_matrix, gossip, one_peer_exponential, pushed, topology
-from fedloom.mixing.graph import GRAPHS, Graph, graph
+from fedloom.mixing.graph import GRAPHS, Graph, from_networkx, graph
 from fedloom.mixing.matching import Matcha, matcha, random_pairs
 from fedloom.mixing.matrix import WEIGHTS, keeps_mean, weights, zeta
 from fedloom.mixing.mixer import Mixer, Personal, identity, personal
@@ -19,6 +19,7 @@ __all__ = [
     "Push",
     "Topology",
     "from_matrix",
+    "from_networkx",
     "gossip",
     "graph",
     "identity",

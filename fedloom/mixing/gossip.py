@@ -12,8 +12,10 @@ import numpy as np
 
 from fedloom.combine.replies import Replies
 from fedloom.errors import ArgumentError, choose, require
-from fedloom.mixing.graph import GRAPHS, Graph, graph, parsed
-from fedloom.mixing.matrix import WEIGHTS, checked, push, weights
+from fedloom.mixing.graph import CHANGING, GRAPHS, MATCHA, ONE_PEER, RANDOM, RANDOM_PAIRS, Graph, as_graph, parsed
+from fedloom.mixing.matching import matcha, random_pairs
+from fedloom.mixing.matrix import WEIGHTS, checked, push
+from fedloom.mixing.matrix import weights as matrix_of
 from fedloom.mixing.mixer import Few, Mixer, as_many, checksum
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from fedloom.mixing.mixer import Who
 
-ONE_PEER = "one-peer-exponential"
 PUSH = "push"
 
 
@@ -103,20 +104,20 @@ class Topology(Mixer):
     """A topology for as many workers as there are. Build it with :func:`topology`."""
 
     name: str = static()
-    by: str = static()
+    weights: str = static()
     options: tuple[tuple[str, float], ...] = static()
 
     @property
     def pushes(self) -> bool:  # type: ignore[override]
         """Whether it is push-sum's."""
-        return self.by == PUSH
+        return self.weights == PUSH
 
     @property
     def changes(self) -> bool:
         """Whether neighbours differ from round to round."""
-        return self.name == ONE_PEER
+        return changes(self.name)
 
-    def sized(self, clients: int) -> Gossip:
+    def sized(self, clients: int) -> Mixer:
         """The same for so many workers."""
         return _sized(self, clients)
 
@@ -126,44 +127,97 @@ class Topology(Mixer):
 
     def describe(self) -> dict[str, Any]:
         """Its name."""
-        return {"mixing": self.name, "weights": self.by, **dict(self.options)}
+        return {"mixing": self.name, "weights": self.weights, **dict(self.options)}
 
 
 @cache
-def _sized(topology: Topology, clients: int) -> Gossip:
+def _sized(topology: Topology, clients: int) -> Mixer:
     """A topology for so many workers, which takes time to make and is asked for more than once."""
-    if topology.name == ONE_PEER:
+    name, options = topology.name, dict(topology.options)
+    if name == RANDOM_PAIRS:
+        return random_pairs
+    if name.startswith(MATCHA):
+        along, budget = budgeted(name)
+        return matcha(along, clients, budget, **options)
+    if name == ONE_PEER:
         found = one_peer_exponential(clients)  # whose columns sum to one, too
         return Push(found.index, found.share, found.links, f"{found.name}, push") if topology.pushes else found
-    if topology.pushes:
-        return pushed(topology.name, clients, **dict(topology.options))
-    return gossip(topology.name, clients, topology.by, **dict(topology.options))
+    return pushed(name, clients, **options) if topology.pushes else gossip(name, clients, topology.weights, **options)
 
 
-def topology(name: str = "ring", by: str = "metropolis", **options: float) -> Topology:
+def topology(name: str = "ring", weights: str = "metropolis", **options: float) -> Topology:
     """Neighbours along a topology, for as many workers as there are.
 
     Arguments:
         name: ``ring``, ``line``, ``star``, ``complete``, ``torus``, ``hypercube``, ``exponential``, ``regular``,
-            ``erdos-renyi``, ``small-world``, ``sparse`` (with their number, if not the usual one: ``regular:6``),
-            ``one-peer-exponential``, or a CSV file of pairs.
-        by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``; ``push`` for push-sum.
+            ``erdos-renyi``, ``small-world``, ``sparse`` (with their number, if not the usual one: ``regular:6``), or a
+            CSV file of pairs; others in every round: ``one-peer-exponential``, ``random-pairs``, ``matcha:ring:0.5``
+            (MATCHA on a topology, with a budget).
+        weights: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``; ``push`` for push-sum.
         options: of the topology: ``degree``, ``share``, ``rewired``, ``sparsity``, ``seed``.
 
     >>> topology("ring").sized(4).moved(4)
     8
     """
-    if name != ONE_PEER and not name.endswith(".csv"):
-        choose("topology", name.split(":")[0], {**GRAPHS, ONE_PEER: one_peer_exponential})
-        known = inspect.signature(GRAPHS[parsed(name)[0]]).parameters
-        for option in options:
-            choose(f"an option of {name}", option, dict.fromkeys(o for o in known if o != "workers"))
-    elif options:
+    kind = kind_of(name)
+    known = inspect.signature(GRAPHS[kind]).parameters if kind in GRAPHS else {}
+    if options and not known:
         raise ArgumentError("the topology", "one that has options", f"{name} with {', '.join(options)}")
-    choose("weights", by, {**WEIGHTS, PUSH: push})
-    halves = f"left alone with {ONE_PEER}, which takes half of each of two models"
-    require(name != ONE_PEER or by in ("metropolis", PUSH), "weights", halves, by)
-    return Topology(name, by, tuple(sorted(options.items())))
+    for option in options:
+        choose(f"an option of {name}", option, dict.fromkeys(o for o in known if o != "workers"))
+    if weights == PUSH:
+        stays = f"one that stays, or {ONE_PEER}, with push-sum"
+        require(name == ONE_PEER or not changes(name), "topology", stays, name)
+    else:
+        choose("weights", weights, WEIGHTS)
+        own = f"left alone with {name}, which has its own"
+        require(weights == "metropolis" or not changes(name), "weights", own, weights)
+    return Topology(name, weights, tuple(sorted(options.items())))
+
+
+def kind_of(name: str) -> str:
+    """What a topology is, or what MATCHA is on, without its number; a file is itself.
+
+    >>> kind_of("regular:4"), kind_of("matcha:sparse:0.8:0.5"), kind_of("pairs.csv")
+    ('regular', 'sparse', 'pairs.csv')
+    """
+    if name.endswith(".csv") or name in (ONE_PEER, RANDOM_PAIRS):
+        return name
+    kind = name.split(":")[0]
+    choose("topology", kind, dict.fromkeys([*GRAPHS, *CHANGING]))
+    if kind in (ONE_PEER, RANDOM_PAIRS):
+        raise ArgumentError("topology", f"{kind}, without a number", name)
+    return parsed(budgeted(name)[0] if kind == MATCHA else name)[0]
+
+
+def budgeted(name: str) -> tuple[str, float]:
+    """MATCHA's topology and its budget.
+
+    >>> budgeted("matcha:regular:4:0.5")
+    ('regular:4', 0.5)
+    """
+    along, _, budget = name.removeprefix(f"{MATCHA}:").rpartition(":")
+    try:
+        found = float(budget)
+    except ValueError:
+        found = 0.0
+    need = f"{MATCHA}, a topology, and a budget above 0 and at most 1, such as {MATCHA}:ring:0.5"
+    require(along.split(":")[0] in GRAPHS and 0 < found <= 1, "topology", need, name)
+    return along, found
+
+
+def changes(name: str) -> bool:
+    """Whether a topology's neighbours differ from round to round."""
+    return name.split(":")[0] in CHANGING
+
+
+def is_random(name: str) -> bool:
+    """Whether a topology is drawn from a seed, once for all rounds.
+
+    >>> is_random("sparse:0.8"), is_random("ring"), is_random("matcha:regular:4:0.5"), is_random("random-pairs")
+    (True, False, True, False)
+    """
+    return kind_of(name) in RANDOM
 
 
 def from_matrix(*matrices: np.ndarray, name: str = "matrix") -> Gossip:
@@ -199,34 +253,28 @@ def _few(matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, tuple[
     return index, share, tuple(int(a.sum()) for a in away)
 
 
-def gossip(topology: str | Graph, workers: int | None = None, by: str = "metropolis", **options: Any) -> Gossip:
+def gossip(
+    topology: str | Graph | Any, workers: int | None = None, weights: str = "metropolis", **options: Any
+) -> Gossip:
     """Gossip along a topology.
 
     Arguments:
-        topology: a graph, its name (``ring``, ``torus``, …), or a CSV file of pairs.
+        topology: a graph (also networkx's), its name (``ring``, ``torus``, …), or a CSV file of pairs.
         workers: how many, where it is a name.
-        by: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
+        weights: how neighbours are weighted: ``metropolis``, ``uniform`` or ``optimised``.
         options: of the topology: ``degree``, ``share``, ``sparsity``, ``seed``.
 
     >>> [f"{share:.4f}" for share in gossip("ring", 5).share[0, 0]]
     ['0.3333', '0.3333', '0.3333']
     """
-    found = _graph(topology, workers, options)
-    return from_matrix(weights(by, found), name=f"{found.name}, {by}")
+    found = as_graph(topology, workers, **options)
+    return from_matrix(matrix_of(weights, found), name=f"{found.name}, {weights}")
 
 
-def pushed(topology: str | Graph, workers: int | None = None, **options: Any) -> Push:
+def pushed(topology: str | Graph | Any, workers: int | None = None, **options: Any) -> Push:
     """Push-sum's matrix of a topology, directed or not. The arguments are those of :func:`gossip`."""
-    found = _graph(topology, workers, options).connected()
+    found = as_graph(topology, workers, **options)
     return Push(*_few([push(found)]), name=f"{found.name}, push")
-
-
-def _graph(topology: str | Graph, workers: int | None, options: dict[str, Any]) -> Graph:
-    """A graph itself, or the one of that name."""
-    if isinstance(topology, Graph):
-        return topology
-    require(workers is not None, "workers", "given with a topology's name", workers)
-    return graph(topology, int(workers or 0), **options)
 
 
 def one_peer_exponential(workers: int) -> Gossip:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import csv
+import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.errors import ArgumentError, FedloomError, choose, require
+from fedloom.errors import ArgumentError, FedloomError, choose, require, whole
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
 TRIES = 100  # draws of a random graph until one is connected
+ONE_PEER, RANDOM_PAIRS, MATCHA = CHANGING = ("one-peer-exponential", "random-pairs", "matcha")
+"""Topologies that are no graphs: others are neighbours in every round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,21 +179,68 @@ def sparse(workers: int, sparsity: float = 0.8, seed: int = 0) -> Graph:
 
 
 def edges(path: str | Path) -> Graph:
-    """A graph from a CSV file of pairs of worker numbers, from 0 on, a pair a line; both hear each other."""
+    """A graph from a file of pairs of worker numbers, from 0 on, a pair a line; both hear each other. Between the two
+    is a comma, blanks or a tab; lines that begin with # and a first line of names are passed over.
+    """
     file = Path(path)
     if not file.is_file():
         raise ArgumentError("the edge list", "a file that exists", str(file))
-    pairs = []
-    with file.open(newline="") as lines:
-        for number, row in enumerate(csv.reader(lines), 1):
-            if row and not row[0].startswith("#"):
-                good = (
-                    len(row) == 2 and all(cell.strip().isdigit() for cell in row) and row[0].strip() != row[1].strip()
-                )
-                require(good, f"line {number} of {file.name}", "two different worker numbers", ",".join(row))
-                pairs.append((int(row[0]), int(row[1])))
+    written = [(n, text.strip()) for n, text in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1)]
+    rows = [(n, text, cells(text)) for n, text in written if text and not text.startswith("#")]
+    if rows and not any(is_number(cell) for cell in rows[0][2]):
+        rows = rows[1:]  # names of the columns
+    pairs = [pair(f"line {n} of {file.name}", text, row) for n, text, row in rows]
     require(bool(pairs), "the edge list", "at least one pair", str(file))
-    return mutual(file.stem, 1 + max(max(pair) for pair in pairs), pairs)
+    least = min(min(both) for both in pairs)
+    require(least == 0, f"the least number in {file.name}", "0: worker numbers begin with 0", least)
+    return mutual(file.stem, 1 + max(max(both) for both in pairs), pairs)
+
+
+def cells(line: str) -> list[str]:
+    """What stands in a line, between commas, blanks or tabs; the {} that networkx writes behind a pair is nothing.
+
+    >>> cells("0, 1"), cells("0\\t1"), cells("0 1 {}"), cells("0,1,0.5")
+    (['0', '1'], ['0', '1'], ['0', '1'], ['0', '1', '0.5'])
+    """
+    return re.split(r"\s*,\s*|\s+", re.sub(r"[\s,]*\{\}$", "", line.replace('"', "")).strip())
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number of any kind."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def pair(where: str, line: str, row: list[str]) -> tuple[int, int]:
+    """Two workers, from what stands in a line."""
+    require(len(row) <= 2, where, "two worker numbers and no third column (connections have no weights here)", line)
+    good = len(row) == 2 and all(cell.isdecimal() for cell in row)
+    require(good, where, "two different worker numbers, whole and from 0 on", line)
+    first, second = map(int, row)
+    require(first != second, where, "two different worker numbers (nobody is its own neighbour)", line)
+    return first, second
+
+
+def from_networkx(given: Any) -> Graph:
+    """A graph of networkx's. Nodes 0, 1, … are the workers of these numbers; others are numbered as they stand. Where
+    it is directed, u → v says that v hears u. What weights its edges have counts for nothing: a matrix has weights.
+    """
+    nodes, workers = list(given), len(given)
+    place = {node: i for i, node in enumerate(range(workers) if set(nodes) == set(range(workers)) else nodes)}
+    heard = np.zeros((workers, workers), bool)
+    for u, v in given.edges():
+        heard[place[v], place[u]] = True
+        heard[place[u], place[v]] |= not given.is_directed()
+    return Graph(f"networkx {given.name or 'graph'}", heard)
+
+
+def is_networkx(given: object) -> bool:
+    """Whether something is a graph of networkx's, which need not be installed."""
+    library = sys.modules.get("networkx")
+    return library is not None and isinstance(given, library.Graph)
 
 
 def _drawn(name: str, make: Callable[[int], Any], seed: int) -> Graph:
@@ -228,6 +279,10 @@ NUMBER: dict[str, tuple[str, type]] = {
 """Topology → what the number after its name is: ``regular:4``, ``sparse:0.8``."""
 
 
+RANDOM = tuple(name for name, make in GRAPHS.items() if "seed" in inspect.signature(make).parameters)
+"""Topologies that are drawn from a seed."""
+
+
 def parsed(text: str) -> tuple[str, dict[str, Any]]:
     """A topology's name and its option, from a text.
 
@@ -258,8 +313,21 @@ def graph(name: str, workers: int, **options: Any) -> Graph:
         found = edges(name)
         require(len(found) == workers, "workers", f"{len(found)}, which {name} connects", workers)
         return found.connected()
+    require(name.split(":")[0] not in CHANGING, "a graph", "one that stays (this changes from round to round)", name)
     require(workers >= 2, "workers", "at least 2", workers)
     name, given = parsed(name)
     for option in set(given) & set(options):
         raise ArgumentError(option, f"given once, with {name}:{given[option]:g} or alone", options[option])
+    whole("seed", options.get("seed", 0), 0)
     return GRAPHS[name](workers, **given, **options).connected()
+
+
+def as_graph(given: Any, workers: int | None = None, **options: Any) -> Graph:
+    """A connected graph: itself, the one of that name, or networkx's."""
+    if isinstance(given, str):
+        require(workers is not None, "workers", "given with a topology's name", workers)
+        return graph(given, int(workers or 0), **options)
+    require(not options, "topology", "a name, to have options", sorted(options))
+    known = isinstance(given, Graph) or is_networkx(given)
+    require(known, "topology", "a name, a CSV file of pairs, a graph or networkx's", given)
+    return (given if isinstance(given, Graph) else from_networkx(given)).connected()

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from fedloom.combine.replies import Replies
 from fedloom.errors import require
-from fedloom.mixing.graph import Graph, graph, networkx
+from fedloom.mixing.graph import Graph, as_graph, networkx
 from fedloom.mixing.mixer import Few, as_many, checksum
 from fedloom.shuffle import shuffle, words
 from fedloom.tasks.task import Variables
@@ -136,24 +136,22 @@ def matchings(found: Graph) -> np.ndarray:
     return partner[order]
 
 
-def matcha(topology: str | Graph, workers: int | None = None, budget: float = 0.5, **options: Any) -> Matcha:
+def matcha(topology: str | Graph | Any, workers: int | None = None, budget: float = 0.5, **options: Any) -> Matcha:
     """MATCHA on a topology.
 
     Arguments:
-        topology: a graph or its name.
+        topology: a graph (also networkx's), its name, or a CSV file of pairs.
         workers: how many, where it is a name.
         budget: the share of matchings that are used in a round, on average.
         options: of the topology.
     """
     require(0 < budget <= 1, "budget", "above 0 and at most 1", budget)
-    if isinstance(topology, str):
-        require(workers is not None, "workers", "given with a topology's name", workers)
-        topology = graph(topology, int(workers or 0), **options)
-    partner = matchings(topology.connected())
-    eye = np.eye(len(topology))
+    found = as_graph(topology, workers, **options)
+    partner = matchings(found)
+    eye = np.eye(len(found))
     laplacians = np.stack([eye - eye[p] for p in partner])
     p = probabilities(laplacians, budget)
-    return Matcha(partner, p.astype(np.float32), best_share(laplacians, p), f"MATCHA {budget:g} on {topology.name}")
+    return Matcha(partner, p.astype(np.float32), best_share(laplacians, p), f"MATCHA {budget:g} on {found.name}")
 
 
 def probabilities(laplacians: np.ndarray, budget: float) -> np.ndarray:

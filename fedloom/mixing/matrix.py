@@ -118,5 +118,5 @@ def zeta(w: W) -> float:
 
 
 def _mutual(graph: Graph, name: str) -> None:
-    need = "uniform where not all who hear somebody are heard by it (--neighbours, by=)"
+    need = 'uniform where not all who hear somebody are heard by it (--neighbours uniform, weights="uniform")'
     require(graph.is_mutual, f"the weights of {graph.name}", need, name)

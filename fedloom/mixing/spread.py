@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from fedloom.errors import FedloomError, require
 from fedloom.mixing.graph import Graph, graph
-from fedloom.mixing.matrix import keeps_mean, weights, zeta
+from fedloom.mixing.matrix import keeps_mean, zeta
+from fedloom.mixing.matrix import weights as matrix_of
 
 DEGREES = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of the random graphs that are tried
 
@@ -18,13 +19,13 @@ class Spread:
 
     Arguments:
         graph: who is whose neighbour.
-        by: how neighbours are weighted.
+        weights: how neighbours are weighted.
         zeta: ζ, the second-largest modulus of an eigenvalue of W.
         keeps_mean: whether W's columns sum to one too, so that the mean of all models is kept.
     """
 
     graph: Graph
-    by: str
+    weights: str
     zeta: float
     keeps_mean: bool
 
@@ -59,10 +60,10 @@ class Spread:
         return f"the period of {period} costs little here: for few, well connected workers a larger one saves exchanges"
 
 
-def spread(found: Graph, by: str = "metropolis") -> Spread:
+def spread(found: Graph, weights: str = "metropolis") -> Spread:
     """What is known of a topology; where workers do not all hear each other, with uniform weights."""
-    w = weights(by, found)
-    return Spread(found, by, zeta(w), keeps_mean(w))
+    w = matrix_of(weights, found)
+    return Spread(found, weights, zeta(w), keeps_mean(w))
 
 
 def candidates(workers: int, seed: int = 0) -> Iterator[Graph]:
@@ -72,7 +73,7 @@ def candidates(workers: int, seed: int = 0) -> Iterator[Graph]:
         "ring",
         "torus",
         "hypercube",
-        *(f"regular:{d}" for d in (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)),
+        *(f"regular:{d}" for d in DEGREES),
         "complete",
     ]
     found = []
@@ -85,7 +86,7 @@ def candidates(workers: int, seed: int = 0) -> Iterator[Graph]:
     yield from sorted(found, key=lambda g: int(g.heard.sum()))
 
 
-def sparsest(workers: int, gap: float, by: str = "metropolis") -> Spread:
+def sparsest(workers: int, gap: float, weights: str = "metropolis", seed: int = 0) -> Spread:
     """The topology with the fewest connections whose spectral gap is large enough."""
     require(0 < gap <= 1, "the gap", "above 0 and at most 1", gap)
-    return next(s for s in (spread(g, by) for g in candidates(workers)) if s.gap >= gap - 1e-9)
+    return next(s for s in (spread(g, weights) for g in candidates(workers, seed)) if s.gap >= gap - 1e-9)

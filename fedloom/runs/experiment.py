@@ -37,6 +37,8 @@ from fedloom.engines import Engine, compiled, ray
 from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
+from fedloom.mixing import WEIGHTS
+from fedloom.mixing.gossip import changes, is_random
 from fedloom.runs.catalogue import COMBINERS, INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.fields import about, convert
 from fedloom.runs.settings import Settings
@@ -104,7 +106,10 @@ class Experiment:
     combine: str = about("what is made of the replies: mean, median or trimmed", "mean")
     trim: float = about("share of replies left out at either end of each coordinate, with trimmed", 0.1)
     clip: float | None = about("the largest norm of a reply, to which larger ones are shortened, or none", None)
-    topology: str = about("who is whose neighbour, without a server: see fedloom topology", "ring")
+    topology: str = about(
+        "who is whose neighbour, without a server: see fedloom topology; or random-pairs, matcha:ring:0.5", "ring"
+    )
+    topology_seed: int = about("seed of a random topology, which --seed does not change", 0)
     neighbours: str = about("how neighbours are weighted: metropolis, uniform or optimised", "metropolis")
     period: int = about("τ, steps between two exchanges, without a server", 5)
     lambda1: float = about("λ₁, how strongly related outputs pull each other, with -mtl", 1e-4)
@@ -168,6 +173,8 @@ class Experiment:
         require(self.every >= 1, "every", "at least 1", self.every)
         require(0 <= self.seed < 2**32, "seed", "between 0 and 4294967295", self.seed)
         require(self.data_seed >= 0, "data_seed", "at least 0", self.data_seed)
+        require(self.topology_seed >= 0, "topology_seed", "at least 0", self.topology_seed)
+        choose("neighbours", self.neighbours, WEIGHTS)
         for split in self.splits:
             choose("evaluate", split, dict.fromkeys(("train", "validation", "test")))
         if self.target is not None or self.patience is not None:
@@ -190,8 +197,7 @@ class Experiment:
     def _check_used(self) -> None:
         """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
-        chosen = self.algorithm, self.combine, self.weighting, self.server, self.exclude, self.peers
-        for name, why in useless(*chosen).items():
+        for name, why in useless(*(getattr(self, name) for name in DECIDING)).items():
             self.leave_alone(name, f"{why}, which has no use for it")
 
     def leave_alone(self, name: str, why: str) -> None:
@@ -263,6 +269,12 @@ class Experiment:
     def _step(self) -> dict[str, Any]:
         """The arguments of a client's steps."""
         return {"lr": self.lr, "batch_size": self.batch_size, "decay": self.decay, "optimizer": self.optimizer}
+
+    @property
+    def _along(self) -> dict[str, Any]:
+        """The arguments of an exchange without a server."""
+        seed = {"seed": self.topology_seed} if self.topology_seed else {}  # who has no use for one has none
+        return {"topology": self.topology, "period": self.period, **seed}
 
     @property
     def _work(self) -> dict[str, Any]:
@@ -364,15 +376,15 @@ class Experiment:
 
 
 def useless(
-    algorithm: str, combine: str, weighting: str, server: str, exclude: float | None, peers: int | None
+    algorithm: str, combine: str, weighting: str, server: str, exclude: float | None, peers: int | None, topology: str
 ) -> dict[str, str]:
-    """The options of which an experiment has no use → why.
+    """The options of which an experiment has no use → why; by the fields of DECIDING.
 
-    >>> useless("fedavg", "mean", "size", "average", None, None)["mu"]
+    >>> useless("fedavg", "mean", "size", "average", None, None, "ring")["mu"]
     'with algorithm fedavg'
     """
     used, beside = METHODS[algorithm][0], f"with algorithm {algorithm}"
-    how, which = f"with combine {combine}", f"with the weighting {weighting}"
+    how, which, along = f"with combine {combine}", f"with the weighting {weighting}", f"with the topology {topology}"
     reads = "-" in weighting or exclude is not None
     found: dict[str, str] = {}
     for name, is_used, why in (
@@ -380,6 +392,7 @@ def useless(
         ("moment", reads, which), ("temperature", "-loss" in weighting, which),
         ("exclude_by", exclude is not None, which), ("peers_by", peers is not None, "with all peers"),
         ("trim", combine == "trimmed", how), ("weighting", combine == "mean", how),
+        ("topology_seed", is_random(topology), along), ("neighbours", not changes(topology), along),
         ("server_momentum", server == "momentum", f"with the server {server}"),
     ):  # fmt: skip
         if not is_used:
@@ -389,7 +402,9 @@ def useless(
 
 WORK = ("fraction", "epochs")
 SERVED = (*WORK, "weighting", "exclude", "combine", "clip", "server", "server_lr", "server_momentum")
-ALONG = ("topology", "neighbours", "period")
+DECIDING = ("algorithm", "combine", "weighting", "server", "exclude", "peers", "topology")
+"""The fields that decide of which others there is a use."""
+ALONG = ("topology", "topology_seed", "neighbours", "period")
 RELATED = ("lambda1", "lambda2", "lambda3", "lambda4", "eta", "private", "upper")
 METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
     "fedavg": (SERVED, lambda e: fedavg(**e._averaged)),
@@ -412,12 +427,12 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
         (*WORK, "weighting", "exclude", "peers"),
         lambda e: personalised(weighting=e.build_weighting(), peers=e.peers, peers_by=e.peers_by, **e._work),
     ),
-    "dpa-sgd": (ALONG, lambda e: dpa_sgd(e.topology, period=e.period, weights=e.neighbours, **e._step)),
+    "dpa-sgd": (ALONG, lambda e: dpa_sgd(weights=e.neighbours, **e._along, **e._step)),
     "dpa-sgd-mtl": (
         (*ALONG, *RELATED),
-        lambda e: dpa_sgd_mtl(e.topology, period=e.period, weights=e.neighbours, **e._related),
+        lambda e: dpa_sgd_mtl(weights=e.neighbours, **e._along, **e._related),
     ),
-    "push-sum": (("topology", "period"), lambda e: push_sum(e.topology, period=e.period, **e._step)),
+    "push-sum": (("topology", "topology_seed", "period"), lambda e: push_sum(**e._along, **e._step)),
     "fedavg-mtl": (("epochs", *RELATED), lambda e: fedavg_mtl(epochs=e.epochs, **e._related)),
     "local": (WORK, lambda e: local_only(**e._work)),
     "central": ((*WORK, "server", "server_lr", "server_momentum"), lambda e: fedavg(**e._averaged)),

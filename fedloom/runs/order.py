@@ -123,7 +123,8 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     users = roster(order.selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
-    ways = [f"{name} {way}" for name, way in experiment.changed().items() if name in ("weighting", "combine", "clip")]
+    telling = ("weighting", "combine", "clip", "topology")
+    ways = [f"{name} {way}" for name, way in experiment.changed().items() if name in telling]
     called = ", ".join([experiment.algorithm, *ways])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)
@@ -146,7 +147,7 @@ def supported(algorithm: Method, task: Task, called: str) -> None:
     else:
         able = type(algorithm) is Personalised and isinstance(algorithm.mixer, Gossip | Identity)
     what = (
-        "dpa-sgd, local, fedavg, fedsgd or fedprox, the mean weighted by size or uniform, over MPI (fedloom run knows "
-        "them all)"
+        "dpa-sgd along a topology that is not drawn anew, local, fedavg, fedsgd or fedprox, the mean weighted by size "
+        "or uniform, over MPI (fedloom run knows them all)"
     )
     require(able, "algorithm", what, called)

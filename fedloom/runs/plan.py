@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.errors import CheckpointError, require
-from fedloom.runs.experiment import METHODS, Experiment, useless
+from fedloom.runs.experiment import DECIDING, METHODS, Experiment, useless
 from fedloom.runs.fields import convert
 from fedloom.trees import listed
 
@@ -98,7 +98,7 @@ def idle_of(e: Mapping[str, Any]) -> set[str]:
     """The fields that an experiment has no use for, from all its fields."""
     if e["algorithm"] not in METHODS:
         return set()  # which is told of when it is built
-    idle = set(useless(*(e[name] for name in ("algorithm", "combine", "weighting", "server", "exclude", "peers"))))
+    idle = set(useless(*(e[name] for name in DECIDING)))
     if not Experiment(algorithm=e["algorithm"]).build_algorithm().has_server:
         idle |= {"server_bandwidth"} | ({"deadline"} if e["lost"] == 0 else set())
     return idle

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedloom.errors import ArgumentError, UnknownName, choose
+from fedloom.errors import FedloomError, UnknownName, choose, require
 from fedloom.runs.history import History
 from fedloom.style import COLOURS, STYLE, save
 
@@ -104,20 +104,16 @@ def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
     choose("against", x, AGAINST)
     every = [history for histories in together.values() for history in histories]
     parts = {split for history in every for split in _splits(history, metric)}
-    drawn, alone = 0, len(every) == 1
+    _check(together, metric, x)
+    alone = len(every) == 1
     for colour, (label, histories) in zip(colours(len(together)), together.items(), strict=True):
         for j, split in enumerate(_splits(histories[0], metric)):
             style = {"color": f"C{j}" if alone else colour, "linestyle": "-" if alone else DASHES[split]}
             shown = f"{split}, best so far" if alone else f"{label}: {split}" if len(parts) > 1 else label
             _curve(axes, histories, f"{split}_{metric}", x, shown, style)
-            drawn += 1
         if metric in others(histories[0]):
             measured = [(abscissa(h, x), h.column(metric)) for h in histories]
             axes.plot(*mean_curve(measured), label=label, linewidth=1.8, color=colour)
-            drawn += 1
-    if not drawn:
-        known = {c.split("_", 1)[1] for h in every for c in h.columns if c.split("_")[0] in DASHES}
-        raise UnknownName("metric", metric, known.union(*(others(h) for h in every)))
     whose = "".join(f"{split} " for split in parts) if len(parts) == 1 and not alone else ""
     axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " "))
     if metric == "accuracy":
@@ -125,6 +121,21 @@ def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
         axes.set_yscale("log")
+
+
+def _check(together: Together, metric: str, x: str) -> None:
+    """Raise an error unless every run has what is to be drawn."""
+    every = [history for histories in together.values() for history in histories]
+    has = lambda h: bool(_splits(h, metric)) or metric in others(h)  # noqa: E731
+    if not any(map(has, every)):
+        known = {c.split("_", 1)[1] for h in every for c in h.columns if c.split("_")[0] in DASHES}
+        raise UnknownName("metric", metric, known.union(*(others(h) for h in every)))
+    lacking = [label for label, histories in together.items() if not all(map(has, histories))]
+    require(not lacking, "metric", f"one that all runs have, unlike {' and '.join(lacking)}", metric)
+    timeless = [label for label, histories in together.items() if any("clock" not in h.columns for h in histories)]
+    if x == "clock" and timeless:
+        verb = "has" if len(timeless) == 1 else "have"
+        raise FedloomError(f"{' and '.join(timeless)} {verb} no clock: run with --compute (in Python: clock=)")
 
 
 def _curve(axes: Any, histories: Sequence[History], name: str, x: str, label: str, style: dict[str, str]) -> None:
@@ -166,8 +177,6 @@ def others(history: History) -> set[str]:
 
 def abscissa(history: History, x: str) -> np.ndarray:
     """Where a history's rows stand along an axis."""
-    if x == "clock" and x not in history.columns:
-        raise ArgumentError("against", "something else: a run had no clock (run it with --compute)", x)
     if x == "bytes":
         return (history.column("bytes_up") + history.column("bytes_down")) / 1e6
     return history.column(AGAINST[x])

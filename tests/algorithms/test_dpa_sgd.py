@@ -3,11 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import networkx as nx
 import numpy as np
 import pytest
 from quadratic import points, quadratic
 
-from fedloom.algorithms import dpa_sgd, fedavg, local_only
+from fedloom.algorithms import dpa_sgd, dpa_sgd_mtl, fedavg, local_only
 from fedloom.combine import uniform
 from fedloom.data import FederatedData
 from fedloom.engines import clock, compiled
@@ -15,7 +16,7 @@ from fedloom.engines.clock import Clock
 from fedloom.engines.schedule import PEERS, stream
 from fedloom.errors import ArgumentError, UnknownName
 from fedloom.local import sgd
-from fedloom.mixing import from_matrix, gossip, graph, identity, matcha, one_peer_exponential, weights
+from fedloom.mixing import from_matrix, gossip, graph, identity, matcha, one_peer_exponential, random_pairs, weights
 from fedloom.runs import run
 from fedloom.tasks import logistic
 from fedloom.trees import member
@@ -116,7 +117,28 @@ def test_a_run_counts_connections_and_survives_a_stop(tmp_path: Path) -> None:
         ({"batch_size": None}, "batch_size must be a number with a period"),
         ({"topology": "moebius"}, "topology must be one of complete"),
         ({"degree": 3}, "an option of ring must be one of"),
-        ({"weights": "fair"}, "weights must be one of metropolis"),
+        ({"weights": "fair"}, "weights must be one of metropolis, optimised, uniform, but is 'fair'"),
+        ({"weights": "push"}, "topology must be one whose rows sum to one"),
+        ({"by": "uniform"}, "an argument must be one of .*, seed, share, sparsity, topology, weights, but is 'by'"),
+        (
+            {"topology": 5},
+            "topology must be a name, a CSV file of pairs, a graph .*, a matrix or a mixer, but is 'int'",
+        ),
+        ({"topology": [[0.5, 0.5], [0.5, 0.5]]}, "a matrix or a mixer, but is 'list'"),
+        ({"topology": np.eye(3), "weights": "uniform"}, "weights must be left alone with a matrix, which has its own"),
+        ({"topology": np.ones((3, 3))}, r"a mixing matrix must be one whose rows sum to 1 \(row 0\), but is 3.0"),
+        ({"topology": graph("ring", 5), "seed": 3}, r"topology must be a name, to have options, but is \['seed'\]"),
+        ({"topology": nx.Graph([(0, 1), (2, 3)])}, "a topology must be connected"),
+        ({"topology": "random-pairs", "weights": "uniform"}, "weights must be left alone with random-pairs"),
+        ({"topology": "random-pairs:2"}, "topology must be random-pairs, without a number"),
+        ({"topology": "random-pairs", "seed": 3}, "the topology must be one that has options"),
+        ({"topology": "matcha:ring"}, "topology must be matcha, a topology, and a budget .*, such as matcha:ring:0.5"),
+        (
+            {"topology": "matcha:ring:2"},
+            "a budget above 0 and at most 1, such as matcha:ring:0.5, but is 'matcha:ring:2'",
+        ),
+        ({"topology": "matcha:moebius:0.5"}, "topology must be matcha, a topology, and"),
+        ({"topology": "matcha:ring:0.5", "degree": 3}, "an option of matcha:ring:0.5 must be one of"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:
@@ -160,3 +182,27 @@ def test_what_is_sent_is_counted_round_by_round(timed: Clock | None) -> None:
     used = [sum(2 * 2 * int(some.used(stream(seed, PEERS, t)).sum()) for t in range(9)) for seed in (0, 1, 2)]
     assert [r.history.last("bytes_up") for r in runs] == [n * model for n in used]
     assert len(set(used)) > 1
+
+
+def test_a_graph_a_matrix_and_networkx_are_topologies() -> None:
+    ring = dpa_sgd("ring", weights="optimised").sized(8).describe()
+    assert dpa_sgd(graph("ring", 8), weights="optimised").describe() == ring
+    named = {**ring, "mixing": "networkx graph, optimised"}
+    assert dpa_sgd(nx.cycle_graph(8), weights="optimised").describe() == named
+    given = dpa_sgd(weights("optimised", graph("ring", 8))).describe()
+    assert given == {**ring, "mixing": "matrix"}
+    assert dpa_sgd_mtl(graph("ring", 8)).mixer.describe() == dpa_sgd_mtl("ring").sized(8).mixer.describe()
+
+
+def test_topologies_that_are_drawn_anew_have_names() -> None:
+    assert dpa_sgd("random-pairs").sized(6).mixer is random_pairs
+    assert dpa_sgd("random-pairs").mixer.moved(7) == 6
+    found = dpa_sgd("matcha:regular:0.3", degree=3, seed=2).sized(8).mixer.describe()
+    assert found == matcha("regular", 8, 0.3, degree=3, seed=2).describe()
+    assert found["mixing"] == "MATCHA 0.3 on random 3-regular"
+    assert found != dpa_sgd("matcha:regular:3:0.3", seed=1).sized(8).mixer.describe()
+    data = points([4.0, -1.0, 2.0, 0.5, 3.0])
+    for name, mixer in (("random-pairs", random_pairs), ("matcha:ring:0.5", matcha("ring", 5))):
+        named, same = (run(data, quadratic(), dpa_sgd(how, period=2, lr=0.05), rounds=3, evaluate=["test"])
+                       for how in (name, mixer))  # fmt: skip
+        assert named.history.column("test_loss").tolist() == same.history.column("test_loss").tolist()

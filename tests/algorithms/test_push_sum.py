@@ -1,4 +1,5 @@
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
 from quadratic import points, quadratic
@@ -6,7 +7,7 @@ from quadratic import points, quadratic
 import fedloom as fl
 from fedloom.algorithms import push_sum
 from fedloom.combine.replies import Replies
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, UnknownName
 from fedloom.mixing import Graph, gossip, pushed
 from fedloom.tasks import Variables
 
@@ -41,7 +42,7 @@ def test_all_come_to_the_mean_of_all_along_a_directed_graph() -> None:
 
 def test_plain_averaging_does_not() -> None:
     """Which is why there is push-sum: rows that sum to one favour those whom many hear."""
-    w = gossip(Graph("odd", HEARD), by="uniform")
+    w = gossip(Graph("odd", HEARD), weights="uniform")
     matrix = np.zeros((4, 4))
     np.add.at(matrix, (np.arange(4)[:, None], w.index[0]), w.share[0])
     assert (np.linalg.matrix_power(matrix, 60) @ [1.0, 2.0, 4.0, 9.0])[0] != pytest.approx(4.0, abs=0.1)
@@ -84,3 +85,14 @@ def test_one_peer_at_a_time() -> None:
     runs = [fl.run(data, quadratic(), how("one-peer-exponential", **options), **kept) for how in (push_sum, fl.dpa_sgd)]
     one, other = (r.variables.params["body"]["w"] for r in runs)
     assert np.asarray(one) == pytest.approx(np.asarray(other), abs=1e-6)
+
+
+def test_of_a_graph_it_makes_its_own_matrix() -> None:
+    odd = Graph("odd", HEARD)
+    assert push_sum(odd).describe() == push_sum(pushed(odd)).describe()
+    directed = nx.DiGraph([(j, i) for i, j in np.argwhere(HEARD)])  # j tells i
+    assert push_sum(directed).mixer.share.tolist() == pushed(odd).share.tolist()
+    with pytest.raises(ArgumentError, match="topology must be a name or a graph, of which push-sum makes its matrix"):
+        push_sum(np.eye(4))
+    with pytest.raises(UnknownName, match=r"an argument must be one of .*topology, but is 'weights'"):
+        push_sum("exponential", weights="uniform")

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
-from fedloom.mixing.graph import Graph, edges, graph, mutual, sparse
+from fedloom.mixing.graph import Graph, as_graph, edges, from_networkx, graph, mutual, sparse
 
 
 @pytest.mark.parametrize(
@@ -62,10 +63,55 @@ def test_edges_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        "source,target\n0,1\n1,2\n2,0\n2,3\n",
+        "0 1\n1 2\n2 0\n2 3\n",
+        "from\tto\n0\t1\n1\t2\n\n# a tail\n2\t0\n2\t3",
+        '"source","target"\r\n"0","1"\r\n1,2\r\n2 , 0\r\n2,3\r\n',
+        "\ufeff# source target\n0 1 {}\n1 2 {}\n2 0 {}\n2,3,{}\n",
+    ],
+)
+def test_edges_in_several_ways(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.csv").write_text(content, encoding="utf-8")
+    assert edges(tmp_path / "x.csv").heard.astype(int).tolist() == [
+        [0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0],
+    ]  # fmt: skip
+
+
+def test_edges_that_networkx_wrote(tmp_path: Path) -> None:
+    for delimiter in (" ", "\t", ","):
+        nx.write_edgelist(nx.petersen_graph(), tmp_path / "x.csv", delimiter=delimiter)
+        assert (edges(tmp_path / "x.csv").heard == nx.to_numpy_array(nx.petersen_graph())).all()
+
+
+def test_graphs_of_networkx() -> None:
+    mixed = nx.Graph([(3, 1), (1, 0), (0, 2), (2, 1)])  # workers are numbered as nodes are, in whatever order
+    assert np.argwhere(from_networkx(mixed).heard[1]).ravel().tolist() == [0, 2, 3]
+    named = from_networkx(nx.MultiDiGraph([("a", "b"), ("a", "b"), ("b", "c"), ("c", "a")]))
+    assert named.heard.astype(int).tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]  # b hears a, who tells it
+    assert from_networkx(nx.karate_club_graph()).name == "networkx Zachary's Karate Club"
+    with pytest.raises(ArgumentError, match="nobody is its own neighbour"):
+        from_networkx(nx.Graph([(0, 0), (0, 1)]))
+    with pytest.raises(ArgumentError, match="topology must be a name, a CSV file of pairs, a graph or networkx's"):
+        as_graph(7)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("0,0\n", "line 1 of x.csv must be two different worker numbers"),
-        ("0,1\n1\n", "line 2 of x.csv"),
+        (
+            "0,0\n",
+            r"line 1 of x.csv must be two different worker numbers \(nobody is its own neighbour\), but is '0,0'",
+        ),
+        ("0,1\n1\n", "line 2 of x.csv must be two different worker numbers, whole and from 0 on, but is '1'"),
+        ("0,1,0.5\n", "line 1 of x.csv must be two worker numbers and no third column .*, but is '0,1,0.5'"),
+        ("0 1 {'weight': 2}\n", "line 1 of x.csv must be two worker numbers and no third column"),
+        ("a,b\n1,2\n2,3\n", "the least number in x.csv must be 0: worker numbers begin with 0, but is 1"),
+        ("a,b\nc,d\n", "line 2 of x.csv must be two different worker numbers, whole and from 0 on, but is 'c,d'"),
+        ("0,-1\n", "line 1 of x.csv must be two different worker numbers, whole and from 0 on"),
+        ("0,,1\n", "line 1 of x.csv must be two worker numbers and no third column"),
+        ("a,b\n", "at least one pair"),
         ("", "at least one pair"),
     ],
 )
@@ -91,6 +137,14 @@ def test_a_graph_in_two_pieces_is_refused() -> None:
         ("hypercube", 12, {}, "workers must be a power of two for a hypercube, but is 12"),
         ("regular", 7, {"degree": 3}, "degree must be below 7, and even if workers are odd in number, but is 3"),
         ("line", 1, {}, "workers must be at least 2, but is 1"),
+        ("sparse", 8, {"seed": -1}, "seed must be at least 0, but is -1"),
+        (
+            "random-pairs",
+            8,
+            {},
+            r"a graph must be one that stays \(this changes from round to round\), but is 'random-",
+        ),
+        ("matcha:ring:0.5", 8, {}, "changes from round to round"),
         ("sparse", 8, {"sparsity": 1.0}, "sparsity must be at least 0 and below 1"),
     ],
 )

@@ -54,7 +54,7 @@ def test_bad_matrices() -> None:
         checked(np.array([[1.0, 0.0], [0.25, 0.25]]))
     with pytest.raises(ArgumentError, match=r"a mixing matrix must be a square, but is \(1, 2\)"):
         checked(np.array([[0.5, 0.5]]))
-    with pytest.raises(ArgumentError, match=r"weights of exponential must be uniform where .* \(--neighbours, by=\)"):
+    with pytest.raises(ArgumentError, match=r"must be uniform where .* \(--neighbours uniform, weights=\"uniform\"\)"):
         metropolis(graph("exponential", 8))
     with pytest.raises(UnknownName, match="weights must be one of metropolis, optimised, uniform, but is 'fair'"):
         weights("fair", graph("ring", 5))

@@ -2,6 +2,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from fedloom.combine import clipped, mean
 from fedloom.engines import Compiled, RayEngine
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
+from fedloom.mixing import graph
 from fedloom.runs import Experiment
 from fedloom.runs.experiment import METHODS, OPTIONS
 from fedloom.runs.prepare import federated
@@ -113,7 +115,28 @@ def test_it_builds_what_it_says() -> None:
         ('latency = "0.1"', "latency must be left alone without a clock"),
         ('compute = "0.1"\nlost = 0.1', "deadline must be given where workers are lost"),
         ('algorithm = "dpa-sgd"\ncompute = 0.1\ndeadline = 1.0', "deadline must be left alone unless workers are lost"),
-        ('algorithm = "dpa-sgd"\nneighbours = "push"', "topology must be one whose rows sum to one"),
+        ('algorithm = "dpa-sgd"\nneighbours = "push"', "neighbours must be one of metropolis, optimised, uniform, but"),
+        (
+            'algorithm = "dpa-sgd"\ntopology_seed = 3',
+            "topology_seed must be left alone with the topology ring, which has",
+        ),
+        (
+            'topology = "regular:4"\ntopology_seed = 3',
+            "must be left alone with algorithm fedavg, which has no use for it",
+        ),
+        (
+            'algorithm = "dpa-sgd"\ntopology = "sparse"\ntopology_seed = -1',
+            "topology_seed must be at least 0, but is -1",
+        ),
+        (
+            'algorithm = "dpa-sgd"\ntopology = "random-pairs"\nneighbours = "uniform"',
+            "neighbours must be left alone with the topology random-pairs, which has no use for it, but is 'uniform'",
+        ),
+        (
+            'algorithm = "push-sum"\ntopology = "random-pairs"',
+            "topology must be one that stays, or one-peer-exponential",
+        ),
+        ('algorithm = "dpa-sgd-mtl"\ntopology = "random-pairs"', "topology must be one whose neighbours stay the same"),
         ('compute = "soon"', "compute must be a number, lognormal:"),
         (
             'algorithm = "dpa-sgd"\ncompute = "0.1"\nserver_bandwidth = 1e6',
@@ -168,15 +191,16 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
     """What an algorithm is said to use changes it; what it is not said to use is refused."""
     other = {"fraction": 0.5, "epochs": 3, "weighting": "uniform", "exclude": 2.0, "server": "momentum",
              "server_lr": 0.5, "mu": 0.7, "private": "hidden1", "head_epochs": 4, "clusters": 3, "q": 2.0, "peers": 5,
-             "topology": "line", "neighbours": "uniform", "period": 7, "lambda1": 0.2, "lambda2": 0.3, "lambda3": 0.4,
-             "combine": "median", "clip": 0.5,
+             "topology": "line", "topology_seed": 3, "neighbours": "uniform", "period": 7, "lambda1": 0.2,
+             "lambda2": 0.3, "lambda3": 0.4, "combine": "median", "clip": 0.5,
              "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5}  # fmt: skip
     assert set(other) == set(OPTIONS)
     for name, (used, _) in METHODS.items():
-        plain = Experiment(algorithm=name, server="momentum") if "server" in used else Experiment(algorithm=name)
+        base = {"server": "momentum", "topology": "regular"}  # to have use of a momentum and of a seed
+        plain = Experiment(algorithm=name, **{option: value for option, value in base.items() if option in used})
         for option in OPTIONS:
             if option in ("epochs", "server") and option in used:
-                continue  # fedsgd has one epoch; the server has momentum already, to have use of its number
+                continue  # fedsgd has one epoch; the server has momentum already
             if option in used:
                 assert plain.replace(**{option: other[option]}).build_algorithm().describe() != (
                     plain.build_algorithm().describe()), (name, option)  # fmt: skip
@@ -200,3 +224,19 @@ def test_the_engine_is_built_as_the_experiment_says() -> None:
         Experiment(actors=3)
     with pytest.raises(ArgumentError, match="engine must be one of compiled, ray, but is 'spark'"):
         Experiment(engine="spark")
+
+
+@pytest.mark.parametrize("algorithm", ["dpa-sgd", "dpa-sgd-mtl", "push-sum"])
+def test_a_random_topology_has_a_seed_of_its_own(algorithm: str) -> None:
+    e = Experiment(algorithm=algorithm, topology="regular:4")
+
+    def heard(e: Experiment) -> list[int]:
+        return e.build_algorithm().sized(20).mixer.index[0].ravel().tolist()
+
+    def along(seed: int) -> list[int]:
+        return graph("regular:4", 20, seed=seed).heard.nonzero()[1].tolist()
+
+    for seed in (0, 7):
+        others = np.reshape(heard(e.replace(topology_seed=seed)), (20, 5))[:, 1:].ravel().tolist()
+        assert others == along(seed)
+    assert heard(e.replace(seed=7)) == heard(e) != heard(e.replace(topology_seed=7))

@@ -33,6 +33,15 @@ def test_what_an_algorithm_has_no_use_for_is_left_out_for_it() -> None:
     }  # fmt: skip
 
 
+def test_a_topologys_seed_counts_for_those_that_are_random() -> None:
+    assert labels(algorithm="dpa-sgd", topology="ring,regular,matcha:sparse:0.5", topology_seed="0,2") == [
+        "topology=ring,seed=0", "topology=regular,topology_seed=0,seed=0", "topology=regular,topology_seed=2,seed=0",
+        "topology=matcha:sparse:0.5,topology_seed=0,seed=0", "topology=matcha:sparse:0.5,topology_seed=2,seed=0",
+    ]  # fmt: skip
+    given = {"algorithm": "dpa-sgd", "topology": "ring,one-peer-exponential", "neighbours": "optimised"}
+    assert [e.neighbours for e in Plan.of(given, [0]).experiments().values()] == ["optimised", "metropolis"]
+
+
 def test_without_a_server_its_link_counts_for_nothing() -> None:
     given = {"algorithm": "fedavg,dpa-sgd", "compute": "0.1", "server_bandwidth": "1e6", "deadline": "5"}
     server, peers = Plan.of(given, [0]).experiments().values()
@@ -47,6 +56,7 @@ def test_without_a_server_its_link_counts_for_nothing() -> None:
         ({"algorithm": "fedavg,scaffold", "topology": "ring,torus"}, "topology must be left alone with algorithm fed"),
         ({"model": "cnn,2nn"}, "model must be one value; only algorithm, fraction, .* can have several"),
         ({"rounds": "5,9"}, "rounds must be one value"),
+        ({"algorithm": "dpa-sgd", "topology_seed": "0,1"}, "topology_seed must be left alone with the topology ring"),
         ({"lr": "0.1,0.10"}, "lr must be different values"),
         ({"lr": "0.1,fast"}, "lr must be a number, but is 'fast'"),
         ({"algorithm": "fedavg,sgd"}, "algorithm must be one of .*, but is 'sgd'"),

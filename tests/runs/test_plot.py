@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fedloom.errors import UnknownName
+from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.runs import History, Run, plot
 from fedloom.tasks import Variables
 
@@ -78,3 +78,17 @@ def test_runs_are_drawn_as_they_are() -> None:
     run = Run("mine", HISTORY, Variables({}, {}), "did 5 rounds")
     [axes] = plot([run, ("b", HISTORY)], metrics=["loss"]).axes
     assert [t.get_text() for t in axes.get_legend().get_texts()][:2] == ["mine", "b"]
+
+
+def test_what_not_all_runs_have_is_refused() -> None:
+    apart = History(tuple({**row, "consensus": 1.0, "clock": 1.0} for row in HISTORY.rows))
+    with pytest.raises(
+        ArgumentError, match="metric must be one that all runs have, unlike b and c, but is 'consensus'"
+    ):
+        plot([("a", apart), ("b", HISTORY), ("c", HISTORY)], metrics=["consensus"])
+    with pytest.raises(ArgumentError, match="all runs have, unlike a, but is 'consensus'"):  # one of its seeds
+        plot([("a", apart), ("a", HISTORY)], metrics=["consensus"])
+    for runs, told in (([("a", apart), ("b", HISTORY)], "b has"), ([("a", HISTORY), ("b", HISTORY)], "a and b have")):
+        with pytest.raises(FedloomError, match=rf"^{told} no clock: run with --compute \(in Python: clock=\)$"):
+            plot(runs, against=["rounds", "clock"])
+    assert len(plot([("a", apart)], against=["clock"]).axes) == 2

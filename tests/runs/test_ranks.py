@@ -9,7 +9,7 @@ import pytest
 from launched import MISSING, launch, write_toy
 from safetensors.numpy import load_file
 
-from fedloom.algorithms import fedavg
+from fedloom.algorithms import dpa_sgd, fedavg
 from fedloom.combine import Combiner, clipped, median
 from fedloom.errors import ArgumentError
 from fedloom.runs import load
@@ -68,6 +68,15 @@ def test_four_ranks_agree_with_the_compiled_engine(tmp_path: Path) -> None:
 def test_replies_are_only_averaged(combiner: Combiner) -> None:
     with pytest.raises(ArgumentError, match=r"by size or uniform, over MPI .*, but is 'fedavg, mine'"):
         supported(fedavg(combiner=combiner), logistic(inputs=4, classes=3), "fedavg, mine")
+
+
+def test_meetings_that_are_drawn_anew_are_refused() -> None:
+    pairs = dpa_sgd("random-pairs").sized(4)
+    with pytest.raises(
+        ArgumentError, match=r"dpa-sgd along a topology that is not drawn anew, local, .*, but is 'pairs'"
+    ):
+        supported(pairs, logistic(inputs=4, classes=3), "pairs")
+    supported(dpa_sgd("one-peer-exponential").sized(4), logistic(inputs=4, classes=3), "one peer")
 
 
 def test_more_ranks_than_workers_are_refused_everywhere(cases: dict[str, Any]) -> None:
