@@ -13,7 +13,8 @@ from fedloom.cli.shared import Debug, Json, Quiet, console, told
 from fedloom.cli.sweep import SWEEP
 from fedloom.errors import ArgumentError, require
 from fedloom.runs.catalogue import LISTING
-from fedloom.runs.plot import AGAINST, plot
+from fedloom.runs.history import AGAINST
+from fedloom.runs.plot import plot
 from fedloom.runs.portraits import bands
 from fedloom.runs.result import HISTORY, load
 from fedloom.runs.sweep import without_seed

@@ -5,32 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedloom.algorithms import (
-    Method,
-    ditto,
-    dpa_sgd,
-    dpa_sgd_mtl,
-    fedavg,
-    fedavg_mtl,
-    fedbn,
-    fedper,
-    fedprox,
-    fedrep,
-    ifca,
-    local_only,
-    personalised,
-    push_sum,
-    qfedavg,
-    scaffold,
-    server,
-)
+from fedloom.algorithms import Method, server
 from fedloom.combine import Combiner, Weighting, clipped, excluding
 from fedloom.data import FederatedData
 from fedloom.engines import Engine, compiled, ray
@@ -38,9 +19,9 @@ from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
 from fedloom.mixing import WEIGHTS
-from fedloom.mixing.gossip import changes, is_random
 from fedloom.runs.catalogue import COMBINERS, INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.fields import about, convert
+from fedloom.runs.methods import DECIDING, METHODS, useless
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, mixed, rescaled
@@ -266,33 +247,38 @@ class Experiment:
         return METHODS[self.algorithm][1](self)
 
     @property
-    def _step(self) -> dict[str, Any]:
+    def step_arguments(self) -> dict[str, Any]:
         """The arguments of a client's steps."""
         return {"lr": self.lr, "batch_size": self.batch_size, "decay": self.decay, "optimizer": self.optimizer}
 
     @property
-    def _along(self) -> dict[str, Any]:
+    def along_arguments(self) -> dict[str, Any]:
         """The arguments of an exchange without a server."""
         seed = {"seed": self.topology_seed} if self.topology_seed else {}  # who has no use for one has none
         return {"topology": self.topology, "period": self.period, **seed}
 
     @property
-    def _work(self) -> dict[str, Any]:
+    def work_arguments(self) -> dict[str, Any]:
         """The arguments of a round: who takes part, and what each does."""
-        return {"fraction": self.fraction, "local": sgd(epochs=self.epochs, **self._step)}
+        return {"fraction": self.fraction, "local": sgd(epochs=self.epochs, **self.step_arguments)}
 
     @property
-    def _averaged(self) -> dict[str, Any]:
+    def averaged_arguments(self) -> dict[str, Any]:
         """The arguments of federated averaging."""
         momentum = self.server_momentum if self.server == "momentum" else None
         step = server(self.server, lr=self.server_lr, momentum=momentum)
-        return {**self._work, "server": step, "weighting": self.build_weighting(), "combiner": self.build_combiner()}
+        return {
+            **self.work_arguments,
+            "server": step,
+            "weighting": self.build_weighting(),
+            "combiner": self.build_combiner(),
+        }
 
     @property
-    def _related(self) -> dict[str, Any]:
+    def related_arguments(self) -> dict[str, Any]:
         """The arguments of multi-task learning."""
         lambdas = self.lambda1, self.lambda2, self.lambda3, self.lambda4
-        return {"lambdas": lambdas, "eta": self.eta, "output": self.private, "upper": self.upper, **self._step}
+        return {"lambdas": lambdas, "eta": self.eta, "output": self.private, "upper": self.upper, **self.step_arguments}
 
     def build_weighting(self) -> Weighting:
         """How much each reply counts."""
@@ -373,70 +359,3 @@ class Experiment:
     def splits(self) -> tuple[str, ...]:
         """The parts of the data to evaluate."""
         return tuple(listed(self.evaluate))
-
-
-def useless(
-    algorithm: str, combine: str, weighting: str, server: str, exclude: float | None, peers: int | None, topology: str
-) -> dict[str, str]:
-    """The options of which an experiment has no use → why; by the fields of DECIDING.
-
-    >>> useless("fedavg", "mean", "size", "average", None, None, "ring")["mu"]
-    'with algorithm fedavg'
-    """
-    used, beside = METHODS[algorithm][0], f"with algorithm {algorithm}"
-    how, which, along = f"with combine {combine}", f"with the weighting {weighting}", f"with the topology {topology}"
-    reads = "-" in weighting or exclude is not None
-    found: dict[str, str] = {}
-    for name, is_used, why in (
-        *((option, option in used, beside) for option in OPTIONS),
-        ("moment", reads, which), ("temperature", "-loss" in weighting, which),
-        ("exclude_by", exclude is not None, which), ("peers_by", peers is not None, "with all peers"),
-        ("trim", combine == "trimmed", how), ("weighting", combine == "mean", how),
-        ("topology_seed", is_random(topology), along), ("neighbours", not changes(topology), along),
-        ("server_momentum", server == "momentum", f"with the server {server}"),
-    ):  # fmt: skip
-        if not is_used:
-            found.setdefault(name, why)
-    return found
-
-
-WORK = ("fraction", "epochs")
-SERVED = (*WORK, "weighting", "exclude", "combine", "clip", "server", "server_lr", "server_momentum")
-DECIDING = ("algorithm", "combine", "weighting", "server", "exclude", "peers", "topology")
-"""The fields that decide of which others there is a use."""
-ALONG = ("topology", "topology_seed", "neighbours", "period")
-RELATED = ("lambda1", "lambda2", "lambda3", "lambda4", "eta", "private", "upper")
-METHODS: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Method]]] = {
-    "fedavg": (SERVED, lambda e: fedavg(**e._averaged)),
-    "fedsgd": (SERVED, lambda e: fedavg(**e._averaged)),  # federated averaging with E = 1 and B = ∞
-    "fedprox": ((*SERVED, "mu"), lambda e: fedprox(e.mu, **e._averaged)),
-    "scaffold": (SERVED, lambda e: scaffold(**e._averaged)),
-    "qfedavg": (
-        (*WORK, "clip", "server", "server_lr", "server_momentum", "q"),
-        lambda e: qfedavg(e.q, **{name: a for name, a in e._averaged.items() if name != "weighting"}),
-    ),
-    "ditto": ((*SERVED, "mu"), lambda e: ditto(e.mu, **e._averaged)),
-    "fedper": ((*SERVED, "private"), lambda e: fedper(e.private, **e._averaged)),
-    "fedrep": ((*SERVED, "private", "head_epochs"), lambda e: fedrep(e.private, e.head_epochs, **e._averaged)),
-    "fedbn": (SERVED, lambda e: fedbn(**e._averaged)),
-    "ifca": (
-        (*WORK, "weighting", "clusters"),
-        lambda e: ifca(e.clusters, weighting=e.build_weighting(), **e._work),
-    ),
-    "personalised": (
-        (*WORK, "weighting", "exclude", "peers"),
-        lambda e: personalised(weighting=e.build_weighting(), peers=e.peers, peers_by=e.peers_by, **e._work),
-    ),
-    "dpa-sgd": (ALONG, lambda e: dpa_sgd(weights=e.neighbours, **e._along, **e._step)),
-    "dpa-sgd-mtl": (
-        (*ALONG, *RELATED),
-        lambda e: dpa_sgd_mtl(weights=e.neighbours, **e._along, **e._related),
-    ),
-    "push-sum": (("topology", "topology_seed", "period"), lambda e: push_sum(**e._along, **e._step)),
-    "fedavg-mtl": (("epochs", *RELATED), lambda e: fedavg_mtl(epochs=e.epochs, **e._related)),
-    "local": (WORK, lambda e: local_only(**e._work)),
-    "central": ((*WORK, "server", "server_lr", "server_momentum"), lambda e: fedavg(**e._averaged)),
-}
-"""Algorithm → the options of which others have no use, and what builds it."""
-OPTIONS = tuple(dict.fromkeys(option for used, _ in METHODS.values() for option in used))
-assert METHODS.keys() == LISTING["algorithm"].keys()

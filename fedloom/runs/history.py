@@ -11,7 +11,7 @@ import numpy as np
 from fedloom.errors import UnknownName, choose
 
 Row = Mapping[str, float]
-AXES = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
+AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
 """What a measure can be told against → the column it is."""
 
 
@@ -49,7 +49,7 @@ class History:
 
     def along(self, axis: str) -> np.ndarray:
         """Where the rows stand along an axis: rounds, bytes (both ways), seconds, steps or clock."""
-        name = choose("against", axis, AXES)
+        name = choose("against", axis, AGAINST)
         return self.column("bytes_up") + self.column("bytes_down") if name == "bytes" else self.column(name)
 
     def so_far(self, name: str) -> np.ndarray:

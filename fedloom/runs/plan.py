@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.errors import CheckpointError, require
-from fedloom.runs.experiment import DECIDING, METHODS, Experiment, useless
+from fedloom.runs.experiment import Experiment
 from fedloom.runs.fields import convert
+from fedloom.runs.methods import DECIDING, METHODS, useless
 from fedloom.trees import listed
 
 FIELDS = {f.name: f for f in fields(Experiment)}

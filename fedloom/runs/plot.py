@@ -12,11 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedloom.errors import FedloomError, UnknownName, choose, require
-from fedloom.runs.history import History
+from fedloom.runs.history import AGAINST, History
 from fedloom.style import COLOURS, STYLE, save
 
-AGAINST = {"rounds": "round", "bytes": "bytes", "seconds": "seconds", "steps": "steps", "clock": "clock"}
-"""What a curve can be drawn against → the column it is."""
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
 INSIDE = 8  # lines of a legend that fit into a panel
@@ -177,6 +175,4 @@ def others(history: History) -> set[str]:
 
 def abscissa(history: History, x: str) -> np.ndarray:
     """Where a history's rows stand along an axis."""
-    if x == "bytes":
-        return (history.column("bytes_up") + history.column("bytes_down")) / 1e6
-    return history.column(AGAINST[x])
+    return history.along(x) / (1e6 if x == "bytes" else 1)

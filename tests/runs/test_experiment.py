@@ -12,7 +12,7 @@ from fedloom.engines import Compiled, RayEngine
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.mixing import graph
 from fedloom.runs import Experiment
-from fedloom.runs.experiment import METHODS, OPTIONS
+from fedloom.runs.methods import METHODS, OPTIONS
 from fedloom.runs.prepare import federated
 
 
