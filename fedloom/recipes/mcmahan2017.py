@@ -19,7 +19,7 @@ from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.series import Series
 from fedloom.recipes.setting import KINDS, PIXELS, cell, published, settings1, settings2
-from fedloom.recipes.unsaid import inputs, precision, weights, why_2nn
+from fedloom.recipes.unsaid import inputs, precision, weights, why_2nn, why_weights
 from fedloom.runs.experiment import Experiment
 
 SGD_BATCH, IMAGES = 100, 50_000
@@ -57,7 +57,7 @@ def table2() -> Part:
         heads = tuple(KINDS[s.partition] for s, _ in mine[:2])
         grids.append(Grid(f"Table 2, {title}", heads, tuple(rows)))
     cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
-    return Part("table2", "Table 2: more computation per client", cells, tuple(grids))
+    return Part("table2", "Table 2: more computation per client", cells, tuple(grids), text=why_weights)
 
 
 def table3() -> Part:

@@ -54,7 +54,7 @@ def weights() -> Part:
     rows, cells = compared(entries, chosen, ways)
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
     grid = Grid("Weights drawn in two ways; C = 0.1, E = 1, B = 10", heads, rows)
-    return Part("weights", "What the paper does not say: how weights are drawn", cells, (grid,), text=why_weights)
+    return Part("weights", "What the paper does not say: how weights are drawn", cells, (grid,))
 
 
 def changed_weights(settings: Iterable[Setting]) -> list[Setting]:

@@ -91,12 +91,12 @@ def test_figure_3_runs_to_its_end() -> None:
 
 
 def test_what_weights_do_is_told_as_far_as_it_is_recorded() -> None:
-    part = MCMAHAN2017.part("weights")
-    assert part.text(Found()) == ""
+    part, told_in = MCMAHAN2017.part("weights"), MCMAHAN2017.part("table2")
+    assert told_in.text(Found()) == ""
     took = {"cnn-iid-C0.1-E1-B10": 29, "cnn-plain-iid-C0.1-E1-B10-unit": 150, "cnn-shards-C0.1-E1-B10": 144}
     outcomes = {name: Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (n, 0.99))),), {}) for name, n in took.items()}
     outcomes["cnn-plain-shards-C0.1-E1-B10-unit"] = Outcome("", (Trial(0.1, 1.0, 0, "", ((0, 0.1), (1070, 0.5))),), {})
-    told = part.text(Found(outcomes))
+    told = told_in.text(Found(outcomes))
     assert "the CNN on IID data takes 150 (as in the tables 29, the paper 34); " in told
     assert "the CNN on shards takes more than 1,070 (as in the tables 144, the paper 350). " in told
     assert "by role" not in told
