@@ -73,6 +73,11 @@ class MultiTask(Personalised):
         """Whether models go through a server."""
         return self.one
 
+    @property
+    def agrees(self) -> bool:
+        """No: everybody has an output layer of its own."""
+        return False
+
     def init(self, variables: Variables, clients: int) -> PeerState:
         """All begin with the same model, and Ω as if nobody were like anybody: I / |M|."""
         state = super().init(variables, clients)

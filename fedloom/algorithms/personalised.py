@@ -13,7 +13,8 @@ from fedloom.combine.replies import Reading, Replies
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
 from fedloom.local import Local, given
-from fedloom.mixing import Mixer, identity, neighbours, personal
+from fedloom.mixing import Gossip, Mixer, identity, neighbours, personal
+from fedloom.mixing.matching import Meeting
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -60,6 +61,11 @@ class Personalised:
     def least(self) -> int:
         """How small a cohort may be: who mixes must meet somebody."""
         return 2 if self.mixer.moved(2) else 1
+
+    @property
+    def agrees(self) -> bool:
+        """Whether users are to come to one model: they average with neighbours, and nothing else."""
+        return isinstance(self.mixer, Gossip | Meeting)
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -102,9 +103,17 @@ class Peers(Program):
             ready = self.clock.exchanged(ready, steps, heard, size, round)
         return Passed(float(ready.max()), ready, up, down)
 
-    def measures(self, state: PeerState) -> dict[str, np.ndarray]:  # type: ignore[override]
-        """``consensus``: the root mean square distance of users' parameters from their mean."""
-        return {"consensus": np.asarray(_consensus(state.variables))}
+    def measures(self, state: PeerState, splits: Sequence[str]) -> dict[str, np.ndarray]:  # type: ignore[override]
+        """``consensus``, the root mean square distance of users' parameters from their mean; and, where they are to
+        agree on one model, how their mean does: ``mean_test_accuracy`` and so on.
+        """
+        found = {"consensus": np.asarray(_consensus(state.variables))}
+        if self.algorithm.agrees and self.task.client is None:
+            mean = _mean(state.variables)
+            for split in splits:
+                each = self.judge.evaluate(mean, split)
+                found |= {f"mean_{split}_{name}": value for name, value in each.items()}
+        return found
 
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""
@@ -223,6 +232,13 @@ def placed(state: PeerState, mine: Int[Array, "X m"], did: Total) -> tuple[Varia
     update = jax.tree.map(lambda a, u: put(a, u, at), state.variables, did.update)
     present = jax.vmap(lambda at: jnp.zeros(users).at[at].set(1, mode="drop"))(at)
     return update, present, did.computed
+
+
+@jax.jit
+def _mean(variables: Variables) -> Variables:
+    """The mean of all users' models, for each experiment."""
+    mean: Variables = jax.tree.map(lambda a: a.mean(1), variables)
+    return mean
 
 
 @jax.jit

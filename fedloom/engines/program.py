@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -204,8 +204,8 @@ class Program:
             sums = {name: value + beside[name].mean(1) for name, value in sums.items()}
         return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
 
-    def measures(self, state: ServerState) -> dict[str, np.ndarray]:  # noqa: ARG002
-        """What else there is to know of each experiment's state, by name."""
+    def measures(self, state: ServerState, splits: Sequence[str]) -> dict[str, np.ndarray]:  # noqa: ARG002
+        """What else there is to know of each experiment's state, by name, with the parts of the data to evaluate."""
         return {}
 
     def close(self) -> None:

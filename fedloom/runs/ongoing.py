@@ -117,7 +117,7 @@ class Ongoing:
     def record(self, state: ServerState, did: Rounds | None) -> None:
         """Evaluate, and add a row to every history that goes on."""
         measured = {split: self.program.evaluate(state, split) for split in self.settings.splits}
-        others = self.program.measures(state)
+        others = self.program.measures(state, self.settings.splits)
         seconds = time.perf_counter() - self.began
         for i in self.active:
             history, at = self.histories[i], self.inside.index(i)
