@@ -125,6 +125,8 @@ class Experiment:
     target: float | None = about("stop when test accuracy reaches this, or none", 0.97, group="Stopping")
     patience: int | None = about("stop after this many rounds without improvement, or none", None, group="Stopping")
     seconds: float | None = about("stop after this many seconds, or none", None, group="Stopping")
+    until_bytes: float | None = about("stop when so many bytes have been sent, or none", None, group="Stopping")
+    until_clock: float | None = about("stop after so many seconds by the simulated clock", None, group="Stopping")
     every: int = about("rounds between evaluations", 1, group="Running")
     evaluate: str = about("parts of the data to evaluate, comma-separated", "train,test", group="Running")
     users: str = about("yes: measure a round's clients before and after their work", "no", group="Running")
@@ -296,7 +298,7 @@ class Experiment:
     def build_clock(self) -> Clock | None:
         """The clock, if there is one; its machines are those of the data's seed."""
         if self.compute is None:
-            for name in ("latency", "bandwidth", "server_bandwidth", "lost", "deadline"):
+            for name in ("latency", "bandwidth", "server_bandwidth", "lost", "deadline", "until_clock"):
                 self.leave_alone(name, "without a clock (set compute)")
             return None
         has_server = self.build_algorithm().has_server
@@ -334,7 +336,8 @@ class Experiment:
         kept = ("batch_size", "lr", "decay", "optimizer", "compute")
         plain = {f.name: f.default for f in dataclasses.fields(self)
                  if f.metadata["group"] in ("Algorithm", "Time") and f.name not in kept}  # fmt: skip
-        until = {"rounds": passes, "target": None, "patience": None, "seconds": None, "every": 1}
+        never = dict.fromkeys(("target", "patience", "seconds", "until_bytes", "until_clock"))
+        until: dict[str, Any] = {"rounds": passes, "every": 1, **never}
         return self.replace(**plain | until | {"algorithm": "central", "fraction": 1.0, "users": "no"})
 
     @property
@@ -353,7 +356,8 @@ class Experiment:
 
     def stop(self) -> Stop:
         """When the run has done enough."""
-        return Stop(self.rounds, self.seconds, self.target, self.patience)
+        limits = self.rounds, self.seconds, self.target, self.patience
+        return Stop(*limits, until_bytes=self.until_bytes, until_clock=self.until_clock)
 
     @property
     def splits(self) -> tuple[str, ...]:

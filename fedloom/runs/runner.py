@@ -34,6 +34,8 @@ def run(
     patience: int | None = None,
     seconds: float | None = None,
     monitor: str = "test_accuracy",
+    until_bytes: float | None = None,
+    until_clock: float | None = None,
     evaluate: str | Sequence[str] = ("train", "test"),
     every: int = 1,
     seed: int = 0,
@@ -50,7 +52,7 @@ def run(
         data: who has which examples.
         task: what is learned.
         algorithm: how.
-        rounds, target, patience, seconds: when to stop; see :class:`fedloom.runs.Stop`.
+        rounds, target, patience, seconds, until_bytes, until_clock: when to stop; see :class:`fedloom.runs.Stop`.
         monitor: the measure that target and patience look at; where numbers are predicted, ``test_error`` or a loss.
         evaluate: the parts of the data on which models are evaluated.
         every: rounds between evaluations.
@@ -64,7 +66,7 @@ def run(
         watch: called with the history after every evaluation.
     """
     check_kinds(algorithm, task, data)
-    stop = Stop(rounds, seconds, target, patience, monitor)
+    stop = Stop(rounds, seconds, target, patience, monitor, until_bytes, until_clock)
     settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
     folder = Path(directory) if directory else None
     engine = engine or compiled()
@@ -96,6 +98,8 @@ def train(
         whole("seed", seed, 0, 2**32 - 1)
     stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
     watching = stop.target is not None or stop.patience is not None
+    timed = stop.until_clock is None or settings.clock is not None
+    require(timed, "until_clock", "left alone without a clock", stop.until_clock)
     need = "a part of the data and a measure, such as test_accuracy"
     require(watched in data.splits or not watching, "monitor", need, stop.monitor)
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)

@@ -21,6 +21,8 @@ class Stop:
         target: when the monitored measure reaches this.
         patience: when the monitored measure has not improved for this many rounds.
         monitor: the measure that target and patience look at.
+        until_bytes: when so many bytes have been sent, both ways.
+        until_clock: when so many seconds have passed by the simulated clock.
 
     >>> Stop(rounds=3).reason(History(({"round": 3},)))
     'did 3 rounds'
@@ -31,11 +33,14 @@ class Stop:
     target: float | None = None
     patience: int | None = None
     monitor: str = "test_accuracy"
+    until_bytes: float | None = None
+    until_clock: float | None = None
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, 1)
-        if self.seconds is not None:
-            number("seconds", self.seconds, "above 0", lambda seconds: seconds > 0)
+        for name in ("seconds", "until_bytes", "until_clock"):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), "above 0", lambda value: value > 0)
         if self.patience is not None:
             whole("patience", self.patience, 1)
         if self.target is not None:
@@ -54,6 +59,10 @@ class Stop:
             return f"did {counted(int(row['round']), 'round', 'rounds')}"
         if self.seconds is not None and row["seconds"] >= self.seconds:
             return f"took {self.seconds:g} seconds"
+        if self.until_bytes is not None and row["bytes_up"] + row["bytes_down"] >= self.until_bytes:
+            return f"sent {self.until_bytes:,.0f} bytes"
+        if self.until_clock is not None and row["clock"] >= self.until_clock:
+            return f"took {self.until_clock:g} seconds by the clock"
         if self.patience is not None:
             best = int(np.argmax(history.column(self.monitor) == history.best(self.monitor)))
             if row["round"] - history.rows[best]["round"] >= self.patience:

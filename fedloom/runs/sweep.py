@@ -79,6 +79,8 @@ def sweep(
     patience: int | None = None,
     seconds: float | None = None,
     monitor: str = "test_accuracy",
+    until_bytes: float | None = None,
+    until_clock: float | None = None,
     evaluate: str | Sequence[str] = ("test",),
     every: int = 1,
     users: bool = False,
@@ -108,7 +110,7 @@ def sweep(
     for one in algorithms.values():
         check_kinds(one, task, data)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    stop = Stop(rounds, seconds, target, patience, monitor)
+    stop = Stop(rounds, seconds, target, patience, monitor, until_bytes, until_clock)
     settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
     points = combinations(algorithms, axes, numbers)
     return run_points(points, engine or compiled(), data, task, settings, Path(directory) if directory else None, watch)
