@@ -16,7 +16,7 @@ from fedloom.errors import FedloomError, choose, require
 from fedloom.recipes import PAPERS, Part
 from fedloom.recipes.page import page as write_page
 from fedloom.recipes.part import Found
-from fedloom.recipes.recording import Manner, record_missing, recorded
+from fedloom.recipes.recording import Manner, missing, record_missing, recorded
 from fedloom.runs import Experiment, report
 
 NAMES = "; ".join(f"{name}: {', '.join(paper.parts)}" for name, paper in PAPERS.items())
@@ -76,6 +76,8 @@ def reproduce(
             raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}: {why}")
         if not quiet:
             show(chosen, found)
+            if left := missing(chosen, found, quick):
+                console.print(f"Not recorded yet: {', '.join(left)}", soft_wrap=True, highlight=False)
         file = page or folder / "page.md"
         figures = write_page(about, chosen, found, file)
         if not quiet:

@@ -80,6 +80,13 @@ def recorded(parts: Sequence[Part], folder: Path) -> Found:
     return Found(outcomes, series)
 
 
+def missing(parts: Sequence[Part], found: Found, quick: bool) -> list[str]:
+    """What is not recorded yet of some parts, by name; of what a CPU does in minutes, if it is to be quick."""
+    cells = [c.name for part in parts for c in part.cells if is_quick(c) or not quick]
+    series = [s.name for part in parts for s in part.series(found) if s.quick or not quick]
+    return [name for name in dict.fromkeys([*cells, *series]) if name not in {*found.outcomes, *found.series}]
+
+
 def is_quick(cell: Cell) -> bool:
     """Whether a cell is one of the few that a CPU does in minutes."""
     return all(getattr(cell.experiment, name) in values for name, values in QUICK.items())

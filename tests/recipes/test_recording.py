@@ -15,7 +15,7 @@ from fedloom.engines.devices import cores
 from fedloom.recipes.cell import Cell
 from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.recording import Manner, record_missing, spent
+from fedloom.recipes.recording import Manner, missing, record_missing, recorded, spent
 from fedloom.recipes.series import Columns, Series, measured
 from fedloom.runs import Experiment, History
 from fedloom.runs.ongoing import Watch
@@ -104,3 +104,16 @@ def test_every_core_is_asked_for() -> None:
     count = [sys.executable, "-W", "error", "-c", code + "print(len(devices()))"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     assert int(subprocess.run(count, capture_output=True, check=True, env=environment).stdout) == cores()
+
+
+def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
+    cells = tuple(
+        Cell(name, TOY.replace(model=model, fraction=0.1), 0.1, targets=(0.3,))
+        for name, model in (("a", "2nn"), ("b", "cnn"))
+    )
+    series = [Series("line", TOY), Series("fast", TOY, quick=True)]
+    part = Part("p", "", cells, series=lambda _: series)
+    assert missing([part], Found(), quick=False) == ["a", "b", "line", "fast"]
+    assert missing([part], Found(), quick=True) == ["a", "fast"]
+    record_missing([part], "line", manner(tmp_path, "float32"))
+    assert missing([part], recorded([part], tmp_path), quick=False) == ["a", "b", "fast"]
