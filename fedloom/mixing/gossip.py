@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -119,7 +120,7 @@ class Topology(Mixer):
 
     def sized(self, clients: int) -> Mixer:
         """The same for so many workers."""
-        return _sized(self, clients)
+        return _sized(self, clients, stamp(self.name))
 
     def moved(self, users: int) -> int:
         """As many as its matrices say."""
@@ -130,13 +131,21 @@ class Topology(Mixer):
         return {"mixing": self.name, "weights": self.weights, **dict(self.options)}
 
 
+def stamp(name: str) -> tuple[int, int] | None:
+    """When a file was written, and its size, by which another of that name is known; ``None`` if it is none."""
+    if not name.endswith(".csv") or not Path(name).is_file():
+        return None
+    about = Path(name).stat()
+    return about.st_mtime_ns, about.st_size
+
+
 @cache
-def _sized(topology: Topology, clients: int) -> Mixer:
-    """A topology for so many workers, which takes time to make and is asked for more than once."""
+def _sized(topology: Topology, clients: int, file: tuple[int, int] | None) -> Mixer:  # noqa: ARG001
+    """A topology for so many workers, which takes time to make and is asked for more than once; of a file, as it is."""
     name, options = topology.name, dict(topology.options)
     if name == RANDOM_PAIRS:
         return random_pairs
-    if name.startswith(MATCHA):
+    if name.startswith(f"{MATCHA}:"):
         along, budget = budgeted(name)
         return matcha(along, clients, budget, **options)
     if name == ONE_PEER:

@@ -10,8 +10,18 @@ from typing import Any
 
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Point, Trial, as_json, from_json
+from fedloom.runs.checkpoint import write_text
 
-TRIALS = "trials.jsonl"
+TRIALS, OF = "trials.jsonl", "of.json"
+
+
+def claim(folder: Path, of: Mapping[str, Any]) -> None:
+    """Note in a folder what is under way there; a :class:`CheckpointError` if it is something else."""
+    text, file = json.dumps(dict(of), sort_keys=True) + "\n", folder / OF
+    if file.is_file() and file.read_text() != text:
+        raise CheckpointError(f"{folder} is of another experiment or device ({file.read_text().strip()}), not of "
+                              f"{text.strip()}: delete it, and it is computed again")  # fmt: skip
+    write_text(file, text)
 
 
 class Partial:

@@ -76,10 +76,13 @@ class Course:
         if over:
             yield Ended(over, 0.0)  # whoever was in their group is charged with it
             self.forget(over if forgets else ())
+        # Side by side, who does not race is not measured against its own group, of which some may have ended before.
+        apart = [] if raced or self.size == 1 else over
         before = [*before, *over]
         for group in self.groups([point for point in points if point not in {trial.point for trial in over}]):
             most = fewest(before, seeds, target) if capped else None
-            runs = self.run(group, target, most, (losing if raced else failing)(target, group, before))
+            rivals = [trial for trial in before if trial not in apart]
+            runs = self.run(group, target, most, (losing if raced else failing)(target, group, rivals))
             done = [not run.stopped.startswith("interrupted") for run in runs]
             trials = [
                 Trial(*point, ending(run.stopped), curve(run.history))
@@ -111,13 +114,18 @@ class Course:
 
     def groups(self, points: Sequence[Point]) -> Iterator[Sequence[Point]]:
         """Those that run side by side: as many as fit, of those that are in the same round."""
-        e, rounds = self.cell.experiment, dict[int, list[Point]]()
+        rounds = dict[int, list[Point]]()
         for point in points:
             stored = standing(self.place(point))
             rounds.setdefault(stored.round if stored else -1, []).append(point)
-        size = self.engine.group(self.data, e.build_task(self.data), e.build_algorithm())
         for together in rounds.values():
-            yield from (together[start : start + size] for start in range(0, len(together), size))
+            yield from (together[start : start + self.size] for start in range(0, len(together), self.size))
+
+    @property
+    def size(self) -> int:
+        """How many fit side by side."""
+        e = self.cell.experiment
+        return self.engine.group(self.data, e.build_task(self.data), e.build_algorithm())
 
     def ended(self, point: Point) -> Trial | None:
         """A run that had ended, but was not taken note of."""

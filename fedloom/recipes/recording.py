@@ -23,7 +23,7 @@ from fedloom.errors import UnknownName
 from fedloom.recipes.cell import Cell
 from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.partial import Partial
+from fedloom.recipes.partial import Partial, claim
 from fedloom.recipes.racing import Course
 from fedloom.recipes.tuning import beginning, tune
 from fedloom.runs.checkpoint import write_text
@@ -121,6 +121,7 @@ def run_one(series: curves.Series, manner: Manner, until: float) -> None:
     """Run a series and record it; a TimeoutError if the time is over before that."""
     series = replace(series, experiment=manner.precisely(series.experiment))
     folder = manner.folder / f"{series.name}-{series.experiment.precision}.partial"
+    claim(folder, {"experiment": series.experiment.changed(), "device": device()})
     before, start = spent(folder), time.perf_counter()
     try:
         with manner.live(series.experiment.stop()) as begin:
@@ -174,7 +175,9 @@ def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], 
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-    kept = Partial(folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()})
+    unfinished, of = folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()}
+    kept = Partial(unfinished, of)
+    claim(unfinished, of)
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         course = Course(cell, data[kind], compiled(), Conduct(begin, kept.folder, until))

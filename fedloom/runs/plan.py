@@ -12,7 +12,7 @@ from typing import Any
 from fedloom.errors import CheckpointError, require
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.fields import convert
-from fedloom.runs.methods import DECIDING, METHODS, useless
+from fedloom.runs.methods import DECIDING, METHODS, OPTIONS, useless
 from fedloom.trees import listed
 
 FIELDS = {f.name: f for f in fields(Experiment)}
@@ -45,7 +45,7 @@ class Plan:
             require(name in SWEPT, name, only, value)
             axes[name] = [convert(FIELDS[name], one) for one in listed(value)]
             require(len(set(axes[name])) == len(axes[name]), name, "different values", value)
-        common = {name: convert(FIELDS[name], value) for name, value in given.items() if name not in axes}
+        common = {n: convert(FIELDS[n], value) for n, value in given.items() if n not in axes and n != "seed"}
         return cls(common, axes, seeds)
 
     @classmethod
@@ -82,23 +82,38 @@ class Plan:
                 e = Experiment().replace(**combination, **idle, seed=seed)  # what is of no use to anybody is refused
                 require(found.get(label, e) == e, "axes", "values of different names", label)
                 found[label] = e
-        unused = [name for name in self.axes if name not in used]
-        for name in unused:
-            Experiment().replace(**combinations[0], **{name: self.axes[name][-1]})
+        for name in (name for name in self.axes if name not in used):
+            other = [value for value in self.axes[name] if value != FIELDS[name].default]
+            for value in other[:1]:
+                Experiment().replace(**combinations[0], **{name: value})  # is refused
         return found
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The fields of every combination of values that it has a use for."""
         for values in itertools.product(*self.axes.values()):
             given = self.common | dict(zip(self.axes, values, strict=True))
-            idle = idle_of({name: f.default for name, f in FIELDS.items()} | given)
+            idle = idle_of(given)
             yield {name: value for name, value in given.items() if name not in idle}
 
 
-def idle_of(e: Mapping[str, Any]) -> set[str]:
-    """The fields that an experiment has no use for, from all its fields."""
-    if e["algorithm"] not in METHODS:
+def idle_of(given: Mapping[str, Any]) -> set[str]:
+    """The fields that an experiment has no use for; what depends on one of them is of no use either.
+
+    >>> sorted(idle_of({"algorithm": "dpa-sgd", "combine": "trimmed", "trim": 0.2}) & {"combine", "trim"})
+    ['combine', 'trim']
+    """
+    usual = {name: f.default for name, f in FIELDS.items()}
+    method = given.get("algorithm", usual["algorithm"])
+    if method not in METHODS:
         return set()  # which is told of when it is built
+    idle = set(OPTIONS) - set(METHODS[method][0])
+    while more := useless_now(usual | {name: v for name, v in given.items() if name not in idle}) - idle:
+        idle |= more
+    return idle
+
+
+def useless_now(e: Mapping[str, Any]) -> set[str]:
+    """The fields that an experiment has no use for as it stands, from all its fields."""
     idle = set(useless(*(e[name] for name in DECIDING)))
     if not Experiment(algorithm=e["algorithm"]).build_algorithm().has_server:
         idle |= {"server_bandwidth"} | ({"deadline"} if e["lost"] == 0 else set())

@@ -90,10 +90,11 @@ def load(directory: str | Path) -> Run:
         raise CheckpointError(f"{folder} holds no run: there is no {HISTORY}")
     stored = json.loads((folder / HISTORY).read_text())
     history = from_rows(stored["rows"])
-    variables = model.load(folder / MODEL) if (folder / MODEL).is_file() else Variables({}, {})
+    whole = (folder / MODEL).is_file()  # not of a run that was killed before its end
+    variables = model.load(folder / MODEL) if whole else Variables({}, {})
     had_users = any(name.startswith("users_") for row in history.rows for name in row)
     kept = checkpoint.read(folder)[0] if had_users else None
-    users, own = measured(kept) if kept else Users(), OWNED.get(stored.get("models", ""))
+    users, own = measured(kept) if kept else Users(), OWNED.get(stored.get("models", "")) if whole else None
     return Run(stored["label"], history, variables, "loaded", False, folder, users,
                own=partial(own, variables) if own else None, clients=stored.get("clients", 0))  # fmt: skip
 

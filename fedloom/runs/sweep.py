@@ -128,12 +128,15 @@ def run_points(
     """Run some experiments, in as few programs as possible; those that are interrupted are the last."""
     for point in points:
         check(point.algorithm, task, data)  # before any of them runs
+    folders = [point.folder for point in points]
+    for folder in folders:
+        require(folders.count(folder) == 1 or directory is None, "algorithm", "names of different folders", folder)
     runs: dict[str, Run] = {}
     for group in groups(points, engine, data, task, directory):
         labels = [p.label for p in group]
-        folders = [directory / p.folder if directory else None for p in group]
+        places = [directory / p.folder if directory else None for p in group]
         results = train(
-            engine, data, task, [p.algorithm for p in group], [p.seed for p in group], settings, folders, labels,
+            engine, data, task, [p.algorithm for p in group], [p.seed for p in group], settings, places, labels,
             watch(labels) if watch else None,
         )  # fmt: skip
         runs |= zip(labels, results, strict=True)
@@ -176,7 +179,8 @@ def combinations(
             changed, label = algorithm, [called] if called else []
             for (axis, path), value in zip(places[called].items(), values, strict=True):
                 changed = with_number(changed, path, value)
-                label.append(f"{axis}={'all' if value is None else repr(value)}")
+                plain = value.item() if isinstance(value, np.generic) else value
+                label.append(f"{axis}={'all' if plain is None else repr(plain)}")
             points += [Point(",".join([*label, f"seed={seed}"]), changed.checked(), seed) for seed in seeds]
     return points
 

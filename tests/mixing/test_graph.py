@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
+from fedloom.mixing import topology
 from fedloom.mixing.graph import Graph, as_graph, edges, from_networkx, graph, mutual, sparse
 
 
@@ -161,3 +162,11 @@ def test_an_unknown_topology_lists_the_known() -> None:
 def test_too_few_connections_for_a_random_graph_are_said() -> None:
     with pytest.raises(FedloomError, match=r"none of 100 graphs of the kind Erdős–Rényi 0\.001 was connected"):
         graph("erdos-renyi", 50, share=0.001)
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "matcha-graph.csv"
+    file.write_text("0,1\n1,2\n2,3\n3,0\n")
+    assert topology(str(file)).sized(4).moved(4) == 8
+    file.write_text("0,1\n1,2\n2,3\n3,0\n0,2\n1,3\n")
+    assert topology(str(file)).sized(4).moved(4) == 12

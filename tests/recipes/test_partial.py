@@ -4,7 +4,7 @@ import pytest
 
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Trial
-from fedloom.recipes.partial import TRIALS, Partial
+from fedloom.recipes.partial import TRIALS, Partial, claim
 
 TRIAL = Trial(0.1, 1.0, 0, "did 3 rounds", ((0, 0.1), (3, 0.5)))
 
@@ -54,3 +54,12 @@ def test_nothing_is_kept_without_a_folder() -> None:
     partial.add([TRIAL], raced=False, seconds=1.0)
     assert partial.find((0.1, 1.0, 0), raced=False) == TRIAL
     partial.remove()
+
+
+def test_a_folder_is_of_one_experiment(tmp_path: Path) -> None:
+    claim(tmp_path, {"rounds": 5})
+    claim(tmp_path, {"rounds": 5})
+    with pytest.raises(
+        CheckpointError, match=r'is of another experiment or device .*"rounds": 5.* not of .*"rounds": 6'
+    ):
+        claim(tmp_path, {"rounds": 6})

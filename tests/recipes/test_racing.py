@@ -182,3 +182,21 @@ def test_seconds_are_those_of_all_that_ran(course: Course, tmp_path: Path, monke
     [was] = {standing(folder).history.last("seconds") for folder in tmp_path.iterdir()}  # type: ignore[union-attr]
     [ended] = replace(course, conduct=Conduct(None, tmp_path)).race(POINTS[:2], raced=False, capped=False)
     assert ended.seconds > was > 0
+
+
+def test_seeds_side_by_side_are_not_measured_against_each_other_after_a_stop(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three seeds one is there at once: the others are not three times slower than it, stopped or not."""
+    monkeypatch.setattr(conduct, "SAVED", 0.0)
+    slow = replace(course, cell=replace(course.cell, experiment=TOY.replace(fraction=0.0, rounds=60)))
+    points = [(0.5, 1.0, seed) for seed in (3, 4, 5)]
+    whole = trials(slow.race(points, raced=False, capped=False))
+    first, second, *_ = sorted(t.history.last("round") for t in whole)
+    assert first < second
+    act = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
+    stopped, found = Conduct(at_round(int(first), act), tmp_path), list[Trial]()
+    with pytest.raises(KeyboardInterrupt):
+        trials(replace(slow, conduct=stopped).race(points, raced=False, capped=False, forgets=False), found)
+    again = replace(slow, conduct=Conduct(None, tmp_path)).race(points, raced=False, capped=False, forgets=False)
+    assert sorted(trials(again), key=lambda t: t.seed) == whole

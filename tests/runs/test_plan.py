@@ -54,6 +54,8 @@ def test_without_a_server_its_link_counts_for_nothing() -> None:
     [
         ({"mu": "0.1"}, "mu must be left alone with algorithm fedavg, which has no use for it, but is 0.1"),
         ({"algorithm": "fedavg,scaffold", "topology": "ring,torus"}, "topology must be left alone with algorithm fed"),
+        ({"topology": "torus,ring"}, "topology must be left alone with algorithm fedavg"),
+        ({"mu": "0.1,0.01"}, "mu must be left alone with algorithm fedavg"),
         ({"model": "cnn,2nn"}, "model must be one value; only algorithm, fraction, .* can have several"),
         ({"rounds": "5,9"}, "rounds must be one value"),
         ({"algorithm": "dpa-sgd", "topology_seed": "0,1"}, "topology_seed must be left alone with the topology ring"),
@@ -77,3 +79,19 @@ def test_a_plan_is_kept(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text('{"experiment": "", "axes": {}, "seeds": [0]}')
     with pytest.raises(CheckpointError, match=r"sweep\.json is a plan of another version of fedloom"):
         Plan.read(tmp_path / "sweep.json")
+
+
+@pytest.mark.parametrize(("given", "many"), [
+    ({"algorithm": "personalised,fedavg", "peers": "3", "peers_by": "nearest"}, 2),
+    ({"algorithm": "fedavg,dpa-sgd", "combine": "trimmed", "trim": "0.2"}, 2),
+    ({"algorithm": "fedavg,dpa-sgd", "weighting": "validation-loss", "temperature": "0.5"}, 2),
+    ({"combine": "mean,median", "weighting": "validation-loss", "temperature": "0.5"}, 2),
+    ({"algorithm": "fedavg,personalised", "combine": "median,mean", "weighting": "uniform"}, 3),
+])  # fmt: skip
+def test_what_depends_on_something_left_out_is_left_out_too(given: dict[str, str], many: int) -> None:
+    assert len(labels(**given)) == many
+
+
+def test_a_seed_in_a_file_is_no_axis() -> None:
+    found = Plan.of({"seed": 3, "lr": "0.1,0.2"}, [0]).experiments()
+    assert [e.seed for e in found.values()] == [0, 0]

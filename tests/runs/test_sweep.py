@@ -166,3 +166,10 @@ def test_names_of_folders_are_plain() -> None:
 def test_who_counts_epochs_has_no_period() -> None:
     with pytest.raises(ArgumentError, match="period must be left alone"):
         combinations({"": fedavg()}, {"period": [1]}, [0])
+
+
+def test_labels_are_plain_and_folders_are_not_shared(generated: Make, tmp_path: Path) -> None:
+    [point] = combinations({"": fedavg()}, {"lr": np.array([0.05])}, [0])  # type: ignore[dict-item]
+    assert point.label == "lr=0.05,seed=0"
+    with pytest.raises(ArgumentError, match="algorithm must be names of different folders, but is 'ring-1,seed=0'"):
+        fl.sweep(generated(SIZES), TASK, {"ring 1": fedavg(), "ring/1": fedavg()}, directory=tmp_path)
