@@ -25,8 +25,7 @@ def claim(folder: Path, of: Mapping[str, Any]) -> None:
 
 
 class Partial:
-    """Trials as they come in, one line of a file each, after a line that says of what. Beside it are the folders of the
-    runs under way.
+    """Trials as they come in, one line of a file each. Beside it are the folders of the runs under way.
 
     A line that was cut off, by a crash while it was written, is dropped. A trial that raced against others may have
     stopped because it lost; one that did not race ran until it was there or failed: they are told apart. How long it
@@ -38,16 +37,12 @@ class Partial:
     """
 
     def __init__(self, folder: Path | None = None, of: Mapping[str, Any] | None = None) -> None:
-        self.folder, self.of = folder, json.dumps(dict(of or {}), sort_keys=True)
+        if folder:
+            claim(folder, of or {})
+        self.folder, self.seconds = folder, 0.0
         self.trials: dict[tuple[Point, bool], Trial] = {}
-        self.seconds = 0.0
         self.file = file = folder / TRIALS if folder else None
-        text = file.read_text() if file and file.is_file() else ""
-        first, *lines = text.splitlines() or [self.of]
-        if first != self.of:
-            raise CheckpointError(f"{folder} has trials of another experiment or device ({first}), not of {self.of}: "
-                                  "delete it, and they are computed again")  # fmt: skip
-        for line in lines:
+        for line in file.read_text().splitlines() if file and file.is_file() else ():
             try:
                 raced, trial, seconds = json.loads(line)
                 self._put(from_json(trial), raced, seconds)
@@ -69,10 +64,8 @@ class Partial:
         for trial in trials:
             self._put(trial, raced, seconds / len(trials))
         if self.file and trials:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
             before = self.file.read_bytes() if self.file.is_file() else b""
             with self.file.open("a") as file:
-                file.write("" if before else self.of + "\n")
                 file.write("" if before[-1:] in (b"", b"\n") else "\n")  # after a line that was cut off
                 file.writelines(json.dumps([raced, as_json(t), seconds / len(trials)]) + "\n" for t in trials)
 

@@ -175,9 +175,7 @@ def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], 
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-    unfinished, of = folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()}
-    kept = Partial(unfinished, of)
-    claim(unfinished, of)
+    kept = Partial(folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()})
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         course = Course(cell, data[kind], compiled(), Conduct(begin, kept.folder, until))

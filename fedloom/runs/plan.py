@@ -74,8 +74,8 @@ class Plan:
         """
         found, combinations = dict[str, Experiment](), list(self.combinations())
         used = set().union(*combinations)
+        idle = {name: value for name, value in self.common.items() if name not in used}
         for combination in combinations:
-            idle = {name: value for name, value in self.common.items() if name not in used}
             for seed in self.seeds:
                 parts = [f"{name}={shown(name, combination[name])}" for name in self.axes if name in combination]
                 label = ",".join([*parts, f"seed={seed}"])

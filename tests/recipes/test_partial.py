@@ -29,7 +29,7 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_kind_is_told_of(tmp_path: Path) -> None:
-    (tmp_path / TRIALS).write_text("{}\n[true, {}, 1.0]\n")
+    (tmp_path / TRIALS).write_text("[true, {}, 1.0]\n")
     with pytest.raises(CheckpointError, match=r"trials\.jsonl is damaged"):
         Partial(tmp_path)
 
