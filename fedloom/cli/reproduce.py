@@ -69,7 +69,7 @@ def reproduce(
             say = lambda text: None if quiet else errors.print(text, highlight=False)  # noqa: E731
             over = record_missing(chosen, only, Manner(paper, folder, quick, seconds, precision, live, say))
         found = recorded(chosen, folder)
-        if not found.outcomes and not found.series:
+        if not found.outcomes and not found.series and not found.unfinished:
             if over:
                 return
             why = "run without --from-results" if from_results else "none of it is quick: run without --quick"
@@ -99,8 +99,8 @@ def show(parts: Sequence[Part], found: Found) -> None:
     """Print the tables of some parts, and what is said of them."""
     for part in parts:
         for grid in part.grids:
-            if any(entry.cell in found.outcomes for entry in grid.entries):
-                console.print(shown(grid, layout.filled(grid, found.outcomes)))
+            if any(entry.cell in {*found.outcomes, *found.unfinished} for entry in grid.entries):
+                console.print(shown(grid, layout.filled(grid, found.outcomes, found.unfinished)))
                 console.print(layout.standing([grid], found.outcomes) + ".")
         if said := part.text(found):
             console.print(Markdown(f"**{part.title}**\n\n{said}"))

@@ -35,6 +35,7 @@ class Cell:
         decays: the factors by which it may change every round.
         targets: the test accuracies to reach, the hardest last.
         goal: the rounds to the hardest that a finer search is worth.
+        step: of the grid, in powers of 10^(1/3).
     """
 
     name: str
@@ -43,6 +44,7 @@ class Cell:
     decays: tuple[float, ...] = (1.0,)
     targets: tuple[float, ...] = (0.99,)
     goal: float | None = None
+    step: float = 1
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,18 @@ class Outcome:
         return -len(found), rounds, -float(np.mean([trial.best for trial in trials]))
 
 
+def summary(cell: Cell, outcome: Outcome) -> str:
+    """One line on a cell: its rounds to each target, and what that took."""
+    texts = []
+    for target in cell.targets:
+        rounds, (lr, decay) = outcome.rounds(target), outcome.winner(target)
+        by = f"lr {lr:g}" + (f", decay {decay:g}" if decay != 1 else "")
+        texts.append(
+            f"{target:.0%} in {rounds:.1f} rounds ({by})" if rounds is not None else f"{target:.0%} not reached"
+        )
+    return f"{cell.name}: {'; '.join(texts)}; {len(outcome.trials)} runs, {outcome.about['seconds']:.0f} s"
+
+
 def write(outcome: Outcome, folder: Path) -> None:
     """Keep an outcome as JSON, with its curves."""
     content = {"cell": outcome.cell, **outcome.about, "trials": [as_json(trial) for trial in outcome.trials]}
@@ -156,9 +170,8 @@ def recorded(path: Path, made: Callable[[dict[str, Any]], T]) -> T | None:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
 
 
-def check(cell: Cell, outcome: Outcome, folder: Path) -> None:
-    """Raise a :class:`CheckpointError` if what is kept is of another experiment than the cell's."""
-    path = folder / f"{cell.name}.json"
+def check(cell: Cell, outcome: Outcome, path: Path) -> None:
+    """Raise a :class:`CheckpointError` if what is kept in a place is of another experiment than the cell's."""
     try:
         was = Experiment().replace(**outcome.about.get("experiment", {}))
     except FedloomError as error:

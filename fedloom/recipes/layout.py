@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fedloom.recipes.cell import Outcome
 
 WHO = {"ours": "fedloom", "paper": "paper", "hartoyo": "Hartoyo Putra"}
@@ -49,9 +51,11 @@ class Grid:
         return [entry for _, row in self.rows for entry in row]
 
 
-def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
+def filled(
+    grid: Grid, found: Mapping[str, Outcome], unfinished: Mapping[str, Outcome] | None = None
+) -> list[list[str]]:
     """The texts of a table: in each cell everybody's rounds, with a star where ours were trained in bfloat16, and in
-    brackets how many times fewer than in the first row of the column.
+    brackets how many times fewer than in the first row of the column; of cells under way, the rounds so far.
     """
     lines = []
     for row, entries in grid.rows:
@@ -63,7 +67,10 @@ def filled(grid: Grid, found: Mapping[str, Outcome]) -> list[list[str]]:
                 if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
-                told.append(f"{called} {_shown(who, entry, mine, found)}{gain}")
+                shown = _shown(who, entry, mine, found)
+                if who == "ours" and (begun := entry.number(who, unfinished or {})) and entry.cell not in found:
+                    shown = f"{begun:,.0f} so far"
+                told.append(f"{called} {shown}{gain}")
             texts.append("\n".join(told))
         lines.append(texts)
     return lines
@@ -76,13 +83,17 @@ def _shown(who: str, entry: Entry, number: float | None, found: Mapping[str, Out
         return f"{number:,.0f}{rounded}"
     if ours is None or all(" reached " in trial.ended for trial in ours.chosen(entry.target)):
         return "–"  # not run, or not that far
-    trials = ours.trials
+    chosen, trials = ours.chosen(entry.target), ours.trials
+    if there := [rounds for trial in chosen if (rounds := trial.crossing(entry.target)) is not None]:
+        return f"{np.mean(there) * entry.unit:,.0f}{rounded} with {len(there)} of {len(chosen)} seeds"
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
 
 
 def standing(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
     """How many of the published numbers are reached in at most as many rounds."""
     told = [entry for grid in grids for entry in grid.entries if entry.published.get("paper") and entry.cell in found]
+    if not told:
+        return "Nothing of it is finished yet"
     good = [e for e in told if (e.number("ours", found) or float("inf")) <= (e.published["paper"] or 0)]
     return f"{len(good)} of {len(told)} numbers that are recorded and published are at most the paper's"
 

@@ -17,15 +17,15 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
     what was computed for it, and for none before it.
     """
     texts, figures, shown, rest = [paper.introduction(found), ""], [], set[str](), found
-    folder = file.parent / "figures" / paper.name
+    folder, known = file.parent / "figures" / paper.name, {*found.outcomes, *found.unfinished}
     for part in parts:
         texts += [f"## {part.title}", ""]
         begun = len(texts)
         for grid in part.grids:
-            if grid.title not in shown and any(entry.cell in found.outcomes for entry in grid.entries):
+            if grid.title not in shown and any(entry.cell in known for entry in grid.entries):
                 apart = layout.differences([grid], found.outcomes)
                 texts += [f"**{grid.title}.** {layout.standing([grid], found.outcomes)}. {apart}".rstrip(), ""]
-                texts += [layout.markdown(grid, layout.filled(grid, found.outcomes)), ""]
+                texts += [layout.markdown(grid, layout.filled(grid, found.outcomes, found.unfinished)), ""]
                 shown.add(grid.title)
         if said := part.text(found):
             texts += [said, ""]
@@ -35,7 +35,7 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
             texts += [f"![{picture.caption}](figures/{paper.name}/{picture.name}.png)", "", picture.caption, ""]
         names = {cell.name for cell in part.cells} | {series.name for series in part.series(found)}
         own, rest = divided(rest, names)
-        if own.outcomes or own.series:
+        if own.outcomes or own.series or own.unfinished:
             texts += [f"Computed for this: {spent(own)}.", ""]
         if len(texts) == begun:
             texts += ["Not recorded yet.", ""]
@@ -49,6 +49,7 @@ def divided(found: Found, names: Collection[str]) -> tuple[Found, Found]:
         Found(
             {name: outcome for name, outcome in found.outcomes.items() if (name in names) == own},
             {name: kept for name, kept in found.series.items() if (name in names) == own},
+            {name: outcome for name, outcome in found.unfinished.items() if (name in names) == own},
         )
         for own in (True, False)
     )

@@ -56,11 +56,11 @@ def spent(found: Found) -> str:
         device = str(about.get("device"))
         seconds[device] = seconds.get(device, 0) + float(about.get("seconds", 0))
     took = " and ".join(f"{s / 60:.1f} minutes on {device}" for device, s in sorted(seconds.items()))
-    runs = sum(len(outcome.trials) for outcome in found.outcomes.values())
+    runs = sum(len(outcome.trials) for kind in (found.outcomes, found.unfinished) for outcome in kind.values())
     runs += sum(kept.runs for kept in found.series.values())
     return f"{runs} {'run' if runs == 1 else 'runs'} in {took}"
 
 
 def abouts_of(found: Found) -> list[Mapping[str, Any]]:
     """How each was made."""
-    return [o.about for o in found.outcomes.values()] + [kept.about for kept in found.series.values()]
+    return [one.about for kind in (found.outcomes, found.unfinished, found.series) for one in kind.values()]

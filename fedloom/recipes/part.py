@@ -14,10 +14,11 @@ from fedloom.recipes.series import Kept, Series
 
 @dataclass(frozen=True)
 class Found:
-    """What is recorded: outcomes of cells and kept series, by name."""
+    """What is recorded: outcomes of cells and kept series, by name; and of cells under way, what there is of them."""
 
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     series: Mapping[str, Kept] = field(default_factory=dict)
+    unfinished: Mapping[str, Outcome] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from fedloom.errors import CheckpointError
-from fedloom.recipes.cell import Point, Trial, as_json, from_json
+from fedloom.recipes.cell import Outcome, Point, Trial, as_json, from_json
 from fedloom.runs.checkpoint import write_text
 
 TRIALS, OF = "trials.jsonl", "of.json"
+
+
+def place(folder: Path, name: str, precision: str, device: str) -> Path:
+    """Where a cell or series is kept while it is under way: devices, and what they compute in, have a place each.
+
+    >>> place(Path("results"), "cell", "float32", "NVIDIA H200").as_posix()
+    'results/cell.partial/float32-nvidia-h200'
+    """
+    return folder / f"{name}.partial" / re.sub(r"[^a-z0-9]+", "-", f"{precision} {device}".lower())
+
+
+def clear(folder: Path) -> None:
+    """Remove such a place, and what it is in if nothing else is under way there."""
+    rmtree(folder, ignore_errors=True)
+    if folder.parent.suffix == ".partial" and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+def unfinished(name: str, folder: Path) -> Outcome | None:
+    """What there is of a cell that is under way: where it is furthest, if on several devices; ``None`` if nothing."""
+    found = []
+    for file in sorted((folder / f"{name}.partial").glob(f"*/{TRIALS}")):
+        lines = sorted(lines_of(file), key=lambda line: not line[0])  # who did not race ran to the end: that one counts
+        trials = {trial.point: trial for _, trial, _ in lines}
+        about = {**json.loads((file.parent / OF).read_text()), "seconds": sum(seconds for *_, seconds in lines)}
+        found.append(Outcome(name, tuple(trials.values()), about))
+    return max(found, key=lambda outcome: len(outcome.trials), default=None)
+
+
+def lines_of(file: Path) -> Iterator[tuple[bool, Trial, float]]:
+    """The lines of a file of trials: whether it raced, the trial, its seconds. One that was cut off is dropped."""
+    for line in file.read_text().splitlines():
+        try:
+            raced, trial, seconds = json.loads(line)
+            yield raced, from_json(trial), seconds
+        except json.JSONDecodeError:
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{file} is damaged ({error}): delete it, and it is computed again") from error
 
 
 def claim(folder: Path, of: Mapping[str, Any]) -> None:
@@ -42,14 +82,8 @@ class Partial:
         self.folder, self.seconds = folder, 0.0
         self.trials: dict[tuple[Point, bool], Trial] = {}
         self.file = file = folder / TRIALS if folder else None
-        for line in file.read_text().splitlines() if file and file.is_file() else ():
-            try:
-                raced, trial, seconds = json.loads(line)
-                self._put(from_json(trial), raced, seconds)
-            except json.JSONDecodeError:
-                continue
-            except (ValueError, KeyError, TypeError) as error:
-                raise CheckpointError(f"{file} is damaged ({error}): delete it, and it is computed again") from error
+        for raced, trial, seconds in lines_of(file) if file and file.is_file() else ():
+            self._put(trial, raced, seconds)
 
     def _put(self, trial: Trial, raced: bool, seconds: float) -> None:
         self.trials[trial.point, raced] = trial
@@ -72,4 +106,4 @@ class Partial:
     def remove(self) -> None:
         """Forget it: the cell is finished."""
         if self.folder:
-            rmtree(self.folder, ignore_errors=True)
+            clear(self.folder)

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import jax
@@ -23,7 +22,7 @@ from fedloom.errors import UnknownName
 from fedloom.recipes.cell import Cell
 from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.partial import Partial, claim
+from fedloom.recipes.partial import Partial, claim, clear, place, unfinished
 from fedloom.recipes.racing import Course
 from fedloom.recipes.tuning import beginning, tune
 from fedloom.runs.checkpoint import write_text
@@ -69,7 +68,10 @@ def recorded(parts: Sequence[Part], folder: Path) -> Found:
     cells = {cell.name: cell for part in parts for cell in part.cells}
     outcomes = {name: outcome for name in cells if (outcome := record.read(name, folder))}
     for name, outcome in outcomes.items():
-        record.check(cells[name], outcome, folder)
+        record.check(cells[name], outcome, folder / f"{name}.json")
+    underway = {name: outcome for name in cells if name not in outcomes and (outcome := unfinished(name, folder))}
+    for name, outcome in underway.items():
+        record.check(cells[name], outcome, folder / f"{name}.partial")
     series = {
         s.name: kept for part in parts for s in part.series(Found(outcomes)) if (kept := curves.read(s.name, folder))
     }
@@ -77,7 +79,7 @@ def recorded(parts: Sequence[Part], folder: Path) -> Found:
         for wanted in part.series(Found(outcomes)):
             if kept := series.get(wanted.name):
                 curves.check(wanted, kept, folder)
-    return Found(outcomes, series)
+    return Found(outcomes, series, underway)
 
 
 def missing(parts: Sequence[Part], found: Found, quick: bool) -> list[str]:
@@ -120,7 +122,7 @@ def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> bool:
 def run_one(series: curves.Series, manner: Manner, until: float) -> None:
     """Run a series and record it; a TimeoutError if the time is over before that."""
     series = replace(series, experiment=manner.precisely(series.experiment))
-    folder = manner.folder / f"{series.name}-{series.experiment.precision}.partial"
+    folder = place(manner.folder, series.name, series.experiment.precision, device())
     claim(folder, {"experiment": series.experiment.changed(), "device": device()})
     before, start = spent(folder), time.perf_counter()
     try:
@@ -131,7 +133,7 @@ def run_one(series: curves.Series, manner: Manner, until: float) -> None:
         raise
     about = provenance(series.name, series.experiment, before + time.perf_counter() - start, manner)
     curves.write(curves.Kept(series.name, columns, about), manner.folder)
-    rmtree(folder, ignore_errors=True)
+    clear(folder)
     manner.say(f"{series.name}: {about['seconds']:.0f} s")
 
 
@@ -175,15 +177,16 @@ def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], 
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
     rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
-    kept = Partial(folder / f"{cell.name}-{e.precision}.partial", {"experiment": e.changed(), "device": device()})
+    kept = Partial(place(folder, cell.name, e.precision, device()), {"experiment": e.changed(), "device": device()})
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         course = Course(cell, data[kind], compiled(), Conduct(begin, kept.folder, until))
         outcome = tune(course, rate=rate, seeds=seeds, partial=kept)
     about = provenance(cell.name, e, kept.seconds, manner)
-    record.write(record.Outcome(cell.name, outcome.trials, about), folder)
+    outcome = record.Outcome(cell.name, outcome.trials, about)
+    record.write(outcome, folder)
     kept.remove()
-    manner.say(told_of(cell, outcome, about["seconds"]))
+    manner.say(record.summary(cell, outcome))
 
 
 def provenance(name: str, e: Experiment, seconds: float, manner: Manner) -> Mapping[str, Any]:
@@ -204,15 +207,3 @@ def device() -> str:
     """What it is computed on."""
     first = devices()[0]  # which asks for every core, where that can still be asked
     return f"a CPU, {cores()} cores" if first.platform == "cpu" else str(first.device_kind)
-
-
-def told_of(cell: Cell, outcome: record.Outcome, seconds: float) -> str:
-    """One line on a cell that was run."""
-    told = []
-    for target in cell.targets:
-        rounds, (lr, decay) = outcome.rounds(target), outcome.winner(target)
-        by = f"lr {lr:g}" + (f", decay {decay:g}" if decay != 1 else "")
-        told.append(
-            f"{target:.0%} in {rounds:.1f} rounds ({by})" if rounds is not None else f"{target:.0%} not reached"
-        )
-    return f"{cell.name}: {'; '.join(told)}; {len(outcome.trials)} runs, {seconds:.0f} s"

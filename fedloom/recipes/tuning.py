@@ -1,7 +1,7 @@
 """Tuning: the learning rate of a cell, looked for as McMahan et al. (2017, section 3) did.
 
-A multiplicative grid with ratio 10^(1/3), widened while the best rate is at its edge, and made finer about the best
-where a goal is missed; every rate runs until it reaches the target, diverges, or cannot win any more.
+A multiplicative grid with ratio 10^(1/3) or less, widened while the best rate is at its edge, and made finer about the
+best where a goal is missed; every rate runs until it reaches the target, diverges, or cannot win any more.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails 
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
 
-def grid(rate: float, many: int) -> list[float]:
-    """So many rates about one, in steps of 10^(1/3), each with three digits.
+def grid(rate: float, many: int, step: float = 1) -> list[float]:
+    """So many rates about one, in steps of 10^(1/3) or a part of that, each with three digits.
 
-    >>> grid(0.1, 5)
-    [0.0215, 0.0464, 0.1, 0.215, 0.464]
+    >>> grid(0.1, 5), grid(0.316, 3, step=0.5)
+    ([0.0215, 0.0464, 0.1, 0.215, 0.464], [0.215, 0.316, 0.464])
     """
-    return [neighbour(rate, step) for step in range(-(many // 2), many - many // 2)]
+    return [neighbour(rate, step * place) for place in range(-(many // 2), many - many // 2)]
 
 
 def neighbour(rate: float, step: float) -> float:
-    """The rate so many steps (or half or quarter steps) up or down the grid.
+    """The rate so many steps of 10^(1/3) (or halves, quarters, eighths of one) up or down.
 
     >>> neighbour(0.1, 1), neighbour(0.215, -2), neighbour(0.1, 0.5), neighbour(0.147, 0.25)
     (0.215, 0.0464, 0.147, 0.178)
     """
-    exponent = round(12 * np.log10(rate)) / 4 + step
+    exponent = round(24 * np.log10(rate)) / 8 + step
     return float(f"{10 ** (exponent / 3):.3g}")
 
 
@@ -55,11 +55,11 @@ def tune(
         partial: trials that are done already, and where new ones are kept.
     """
     tuning, cell = Tuning(course, seeds, partial or Partial()), course.cell
-    new = grid(rate or cell.rate, rates)
+    new = grid(rate or cell.rate, rates, cell.step)
     for _ in range(WIDEST + 1):
         tuning.compare([(lr, decay) for lr in new for decay in cell.decays])
         best, _ = tuning.leader(cell.targets[-1])
-        new = wider([lr for lr, _ in tuning.found.settings], best)
+        new = wider([lr for lr, _ in tuning.found.settings], best, cell.step)
         if not new:
             break
     tuning.repeat()
@@ -67,7 +67,7 @@ def tune(
     for step, most in FINER:
         if 1 < tuning.over() <= most:
             best, decay = tuning.leader(cell.targets[-1])
-            tuning.compare([(neighbour(best, side * step), decay) for side in (-1, 1)])
+            tuning.compare([(neighbour(best, side * step * cell.step), decay) for side in (-1, 1)])
             tuning.repeat()
     if tuning.over() > 1:
         tuning.repeat_all(tuning.found.settings)
@@ -129,13 +129,13 @@ class Tuning:
             lr, decay = self.leader(target)
             if not any(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
                 continue
-            for _ in range(SAFER):
+            for _ in range(SAFER if self.cell.decays == (1.0,) else 1):  # a rate that decays becomes small anyway
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
                 again = [point for point in every if not self.got_there(point, target)]
                 self.run(again, False, target)
                 if all(self.got_there(point, target) for point in every):
                     break
-                lr = neighbour(lr, -1)
+                lr = neighbour(lr, -self.cell.step)
 
     def widen(self) -> None:
         """While the best with all seeds is at an edge of the grid, run the next rate beyond it: raced against that one
@@ -145,7 +145,7 @@ class Tuning:
         for _ in range(WIDEST):
             best = self.found.chosen(target)
             (lr, decay), rates = best[0].setting, [lr for lr, _ in self.found.settings]
-            new = [(rate, decay) for rate in wider(rates, lr)]
+            new = [(rate, decay) for rate in wider(rates, lr, self.cell.step)]
             if not new or self.found.rounds(target) is None:
                 return
             points = [(*setting, seed) for setting in new for seed in range(self.first)]
@@ -182,14 +182,14 @@ def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> float:
     return min(near)[1] if near else cell.rate
 
 
-def wider(rates: Sequence[float], winner: float) -> list[float]:
+def wider(rates: Sequence[float], winner: float, step: float = 1) -> list[float]:
     """The rates to try next: beyond the edge, if the best is there.
 
     >>> wider([0.1, 0.215, 0.464], 0.464), wider([0.1, 0.215, 0.464], 0.215)
     ([1.0], [])
     """
-    steps = [1] * (winner == max(rates)) + [-1] * (winner == min(rates))
-    return [neighbour(winner, step) for step in steps]
+    sides = [1] * (winner == max(rates)) + [-1] * (winner == min(rates))
+    return [neighbour(winner, side * step) for side in sides]
 
 
 def is_done(trial: Trial, target: float) -> bool:

@@ -84,7 +84,7 @@ def feed(out: Feed, value: Any) -> None:
     steps, whatever they are called and whoever was traced before.
     """
     if isinstance(value, ClosedJaxpr):
-        feed(out, value.jaxpr)
+        _feed_steps(out, value.jaxpr)  # which is itself from JAX 0.11 on
         feed(out, tuple(value.consts))
     elif isinstance(value, Jaxpr):
         _feed_steps(out, value)

@@ -62,9 +62,9 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_is_of_another_experiment_is_refused(tmp_path: Path) -> None:
-    cell = Cell("a", Experiment(lr=0.5, rounds=7), 0.1)
-    record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.5, "every": 5}}), tmp_path)
+    cell, path = Cell("a", Experiment(lr=0.5, rounds=7), 0.1), tmp_path / "a.json"
+    record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.5, "every": 5}}), path)
     with pytest.raises(CheckpointError, match=r"a.json is of another experiment \(\{'lr': 0.2\}\): delete it"):
-        record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.2}}), tmp_path)
+        record.check(cell, Outcome("a", (), {"experiment": {"lr": 0.2}}), path)
     with pytest.raises(CheckpointError, match=r"a.json is damaged \(a field of an experiment must be one of .*'lrr'"):
-        record.check(cell, Outcome("a", (), {"experiment": {"lrr": 0.2}}), tmp_path)
+        record.check(cell, Outcome("a", (), {"experiment": {"lrr": 0.2}}), path)

@@ -28,6 +28,23 @@ def test_what_is_not_reached_says_how_far_it_got() -> None:
     assert standing([grid], found).startswith("0 of 1 numbers")
 
 
+def test_what_some_seeds_reach_says_how_many() -> None:
+    grid, name = MCMAHAN2017.part("table1").grids[0], "2nn-iid-C0-E1-B10"
+    ends = {0: (100, 0.97), 1: (300, 0.97), 2: (900, 0.96)}
+    trials = tuple(Trial(0.1, 1.0, seed, "", ((0, 0.97 - 0.1), end)) for seed, end in ends.items())
+    found = {name: Outcome(name, trials, {})}
+    assert filled(grid, found)[0][2].startswith("fedloom 200 with 2 of 3 seeds\n")
+    assert standing([grid], found).startswith("0 of 1 numbers")
+
+
+def test_what_is_under_way_is_shown_and_not_counted() -> None:
+    grid, name = MCMAHAN2017.part("table1").grids[0], "2nn-iid-C0-E1-B10"
+    begun = {name: took(name, 100)}
+    assert filled(grid, {}, begun)[0][2].startswith("fedloom 100 so far\n")
+    assert filled(grid, {name: took(name, 90)}, begun)[0][2].startswith("fedloom 90\n")
+    assert standing([grid], {}) == "Nothing of it is finished yet"
+
+
 def test_what_was_not_aimed_at_is_not_called_missed() -> None:
     [grid] = MCMAHAN2017.part("table3").grids
     curve = ((0, 0.1), (3000, 0.8201))

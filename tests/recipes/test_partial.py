@@ -1,10 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Trial
-from fedloom.recipes.partial import TRIALS, Partial, claim
+from fedloom.recipes.partial import TRIALS, Partial, claim, clear, place, unfinished
 
 TRIAL = Trial(0.1, 1.0, 0, "did 3 rounds", ((0, 0.1), (3, 0.5)))
 
@@ -54,6 +55,30 @@ def test_nothing_is_kept_without_a_folder() -> None:
     partial.add([TRIAL], raced=False, seconds=1.0)
     assert partial.find((0.1, 1.0, 0), raced=False) == TRIAL
     partial.remove()
+
+
+def test_of_a_cell_under_way_the_device_counts_that_is_furthest(tmp_path: Path) -> None:
+    assert unfinished("cell", tmp_path) is None
+    whole, other = replace(TRIAL, ended="did 9 rounds"), replace(TRIAL, seed=1)
+    for device, trials in (("A", [TRIAL]), ("B", [whole, other])):
+        partial = Partial(place(tmp_path, "cell", "float32", device), {"device": device})
+        partial.add(trials, raced=False, seconds=2.0)
+        partial.add([TRIAL], raced=True, seconds=3.0)
+    Partial(place(tmp_path, "cell-unit", "float32", "A"), {"device": "A"}).add([TRIAL], raced=False, seconds=1.0)
+    found = unfinished("cell", tmp_path)
+    assert found is not None
+    assert set(found.trials) == {whole, other}  # which ran to the end, not the race
+    assert found.about == {"device": "B", "seconds": 5.0}
+
+
+def test_a_place_is_removed_with_what_it_is_in_unless_others_are_there(tmp_path: Path) -> None:
+    first, second = (place(tmp_path, "cell", "float32", device) for device in ("A", "B"))
+    claim(first, {})
+    claim(second, {})
+    clear(first)
+    assert second.is_dir()
+    clear(second)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_of_one_experiment(tmp_path: Path) -> None:

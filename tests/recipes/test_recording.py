@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from fedloom.engines.devices import cores
-from fedloom.recipes.cell import Cell
+from fedloom.errors import CheckpointError
+from fedloom.recipes.cell import Cell, Trial
 from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.recording import Manner, missing, record_missing, recorded, spent
+from fedloom.recipes.partial import Partial, place
+from fedloom.recipes.recording import Manner, device, missing, record_missing, recorded, spent
 from fedloom.recipes.series import Columns, Series, measured
 from fedloom.runs import Experiment, History
+from fedloom.runs.checkpoint import write_text
 from fedloom.runs.ongoing import Watch
 
 TOY = Experiment(model="logistic", clients=600, fraction=0.01, rounds=2, target=0.3, evaluate="test")
@@ -44,10 +47,36 @@ def test_what_is_recorded_says_what_it_was_computed_in(tmp_path: Path, asked: st
 
 def test_trials_of_another_precision_are_not_mixed_in(tmp_path: Path) -> None:
     part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),))
-    (tmp_path / "cell-bfloat16.partial").write_text("left alone")
+    other = place(tmp_path, "cell", "bfloat16", device()) / "of.json"
+    write_text(other, "left alone")
     record_missing([part], "", manner(tmp_path, "float32"))
-    assert (tmp_path / "cell-bfloat16.partial").read_text() == "left alone"
+    assert other.read_text() == "left alone"
+    assert [file.name for file in other.parents[1].iterdir()] == [other.parent.name]
     assert (tmp_path / "cell.json").exists()
+
+
+def test_a_cell_under_way_is_found_until_it_is_finished(tmp_path: Path) -> None:
+    part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),))
+    trial = Trial(0.1, 1.0, 0, "test accuracy reached 0.3", ((0, 0.1), (2, 0.3)))
+    of = {"experiment": TOY.changed(), "device": "another"}
+    Partial(place(tmp_path, "cell", "float32", "another"), of).add([trial], raced=True, seconds=4.0)
+    found = recorded([part], tmp_path)
+    assert found.unfinished["cell"].trials == (trial,)
+    assert found.unfinished["cell"].about == {**of, "seconds": 4.0}
+    assert missing([part], found, quick=False) == ["cell"]
+    record_missing([part], "", manner(tmp_path, "float32"))  # on this device, which the other's trials do not hinder
+    found = recorded([part], tmp_path)
+    assert "cell" in found.outcomes
+    assert not found.unfinished
+
+
+def test_what_is_under_way_of_another_experiment_is_told_of(tmp_path: Path) -> None:
+    part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),))
+    trial = Trial(0.1, 1.0, 0, "did 2 rounds", ((0, 0.1), (2, 0.2)))
+    of = {"experiment": TOY.replace(epochs=7).changed(), "device": "A"}
+    Partial(place(tmp_path, "cell", "float32", "A"), of).add([trial], raced=True, seconds=4.0)
+    with pytest.raises(CheckpointError, match=r"cell\.partial is of another experiment .*'epochs': 7"):
+        recorded([part], tmp_path)
 
 
 def test_curves_of_cells_that_are_new_are_run_at_once(tmp_path: Path) -> None:
@@ -89,7 +118,7 @@ def test_a_series_that_was_stopped_goes_on(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         record_missing([part], "", replace(calm, live=live))
     stopped = len(seen)
-    assert spent(tmp_path / "line-float32.partial") > 0
+    assert spent(place(tmp_path, "line", "float32", device())) > 0
     record_missing([part], "", replace(calm, live=live))
     assert [round for _, round in seen[stopped:]] == [4, 5, 6]
     kept = json.loads((tmp_path / "line.json").read_text())["columns"]

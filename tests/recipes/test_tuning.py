@@ -148,6 +148,36 @@ def test_a_finer_grid_has_the_best_decay(
     assert asked == [*coarse, (0.0681, 0.5), (0.147, 0.5)]
 
 
+def test_the_step_of_a_grid_is_that_of_its_widening(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[float]()
+
+    def race(_: Course, points: Sequence[Point], *_others: Any) -> Iterator[Ended]:
+        asked.extend(lr for lr, *_ in points)
+        yield Ended([Trial(*point, "", ((0, 0.5), (round(100 * point[0]), 0.99))) for point in points], 1.0)
+
+    monkeypatch.setattr(Course, "race", race)
+    monkeypatch.setattr(tuning, "WIDEST", 2)
+    cell = Cell("toy", Experiment(), rate=0.316, step=0.5)
+    tuning.tune(Course(cell, generated([5]), compiled()), seeds=1)
+    assert asked[:5] == [0.215, 0.316, 0.464, 0.147, 0.1]
+
+
+def test_where_a_rate_decays_a_seed_that_fails_is_not_repeated_with_a_smaller(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def race(_: Course, points: Sequence[Point], *_others: Any) -> Iterator[Ended]:
+        there = [point == (0.1, 0.9, 0) for point in points]
+        yield Ended([Trial(*point, "", ((0, 0.5), (9, 0.99 if good else 0.98)))
+               for point, good in zip(points, there, strict=True)], 1.0)  # fmt: skip
+
+    monkeypatch.setattr(Course, "race", race)
+    found = tuning.tune(Course(Cell("toy", Experiment(), 0.1, (0.9,)), generated([5]), compiled()), seeds=2)
+    assert sorted(t.point for t in found.trials if t.seed == 1) == [(0.1, 0.9, 1)]
+    assert found.rounds(0.99) is None
+
+
 def test_the_grid_is_widened_for_the_rate_that_does_not_fail(
     generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
