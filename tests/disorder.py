@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from intruder import ARITHMETIC, GOOD, update
-from weather import Memory
+from weather import Memory, database
 
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
@@ -46,7 +45,7 @@ class Disorder:
 
     def __init__(self, draw: random.Random) -> None:
         self.draw, self.now, self.done = draw, 1e9, Counter[str]()
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection = database(self)
         self.disk = Memory(lambda _: None)
         target = draw.choice([None, 0.9])
         self.stop = Stop(draw.choice([2, 1000]), target=target, monitor="clients_accuracy")

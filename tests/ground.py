@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from weather import Weather, World
+from weather import Weather, World, database
 
 from fedloom.federation.disk import Disk
 
@@ -46,7 +46,7 @@ class Grounded(World):
 
     def _connect(self) -> None:
         self.connection.close()
-        self.connection = sqlite3.connect(self.folder / "journal.sqlite", isolation_level=None)
+        self.connection = database(self, self.folder / "journal.sqlite")
 
     def fate(self, name: str) -> None:
         if name.startswith(("before ", "after ")):  # of the journal; participants' disks are in memory

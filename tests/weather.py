@@ -8,9 +8,11 @@ import asyncio
 import errno
 import random
 import sqlite3
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -61,6 +63,13 @@ class Loop(asyncio.BaseEventLoop):
 
 class Crash(BaseException):
     """A process that is no more."""
+
+
+def database(owner: object, place: str | Path = ":memory:") -> sqlite3.Connection:
+    """A database, closed when whoever has it is gone."""
+    connection = sqlite3.connect(place, isolation_level=None)
+    weakref.finalize(owner, connection.close)
+    return connection
 
 
 class Memory(Disk):
@@ -209,7 +218,7 @@ class World:
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
         self.arithmetic = tiny(self.fraction)
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection = database(self)
         self.disk = Memory(self.fate)
         self.disks = [Memory(self.fate) for _ in range(self.participants)]
         self.service: Service | None = None

@@ -70,7 +70,7 @@ def done(equation: Any, given: list[Any], rules: Mapping[str, Rule], uses: tuple
     if name in rules and (found := rules[name](operation, *given)) is not NotImplemented:
         return [found]
     if name in NESTED and any(concerns(inner, rules) for inner in jaxprs(equation)):
-        return NESTED[name](equation.params, given, rules)
+        return NESTED[name](equation, given, rules)
     params = equation.primitive.get_bind_params(equation.params)
     functions, params = params if isinstance(params, tuple) else ((), params)  # the former before JAX 0.10
     with equation.ctx.manager:
@@ -89,19 +89,25 @@ def jaxprs(equation: Any) -> list[Jaxpr]:
     return [v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in values if isinstance(v, ClosedJaxpr | Jaxpr)]
 
 
-def _inline(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
-    inner: ClosedJaxpr | Jaxpr = params["jaxpr" if "jaxpr" in params else "call_jaxpr"]
+def _inline(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+    inner: ClosedJaxpr | Jaxpr = equation.params["jaxpr" if "jaxpr" in equation.params else "call_jaxpr"]
     return evaluate(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ()), given, rules)
 
 
-def _remat(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
-    again = lambda *inputs: _inline(params, list(inputs), rules)  # noqa: E731
-    kept = jax.checkpoint(again, prevent_cse=params["prevent_cse"], policy=params["policy"])
+def _remat(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+    again = lambda *inputs: _inline(equation, list(inputs), rules)  # noqa: E731
+    kept = jax.checkpoint(again, prevent_cse=equation.params["prevent_cse"], policy=equation.params["policy"])
     return list(kept(*given))
 
 
-def _scan(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
-    c, k = params["num_consts"], params["num_carry"]
+def _scan(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+    """What comes, and goes, step by step has one axis less inside. The parameters tell how many are fixed, carried and
+    come too, in one way before JAX 0.12 and in another since.
+    """
+    params, inner = equation.params, equation.params["jaxpr"].jaxpr
+    steps = sum(v.aval.ndim != i.aval.ndim for v, i in zip(equation.invars, inner.invars, strict=True))
+    k = sum(v.aval.ndim == o.aval.ndim for v, o in zip(equation.outvars, inner.outvars, strict=True))
+    c = len(given) - steps - k
     fixed, carry, coming = given[:c], given[c : c + k], given[c + k :]
 
     def step(carry: list[Any], now: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -113,12 +119,13 @@ def _scan(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) -
     return [*last, *every]
 
 
-def _cond(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
-    ways = [lambda *inputs, way=way: evaluate(way, inputs, rules) for way in params["branches"]]
+def _cond(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+    ways = [lambda *inputs, way=way: evaluate(way, inputs, rules) for way in equation.params["branches"]]
     return list(lax.switch(given[0], ways, *given[1:]))
 
 
-def _while(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+def _while(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any]:
+    params = equation.params
     c, b = params["cond_nconsts"], params["body_nconsts"]
     asked, fixed, first = given[:c], given[c : c + b], given[c + b :]
     goes_on = lambda carry: evaluate(params["cond_jaxpr"], [*asked, *carry], rules)[0]  # noqa: E731
@@ -126,7 +133,7 @@ def _while(params: dict[str, Any], given: list[Any], rules: Mapping[str, Rule]) 
     return list(lax.while_loop(goes_on, turn, first))
 
 
-NESTED: dict[str, Callable[[dict[str, Any], list[Any], Mapping[str, Rule]], list[Any]]] = {
+NESTED: dict[str, Callable[[Any, list[Any], Mapping[str, Rule]], list[Any]]] = {
     **dict.fromkeys(("jit", "pjit", "closed_call", "core_call"), _inline),
     **dict.fromkeys(("checkpoint", "remat2", "remat"), _remat),
     "scan": _scan,

@@ -74,7 +74,7 @@ def test_a_model_that_was_trained_before_begins_with_a_fresh_optimiser(generated
 def test_it_judges_by_sums() -> None:
     model = keras.Sequential([keras.Input((2,)), layers.Dense(2, use_bias=False), layers.Dropout(0.9)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    x, y = np.array([[3, 0], [0, 1], [1, 0]], np.float32), np.array([0, 1, 1])
+    x, y = np.array([[3, 0], [0, 1], [1, 0]], np.float32), np.array([0, 1, 1], np.int32)
     client = KerasClient(model, {"test": {"x": x, "y": y}})
     [name] = client.weights()
     found = client.evaluate(told({name: np.eye(2, dtype=np.float32)}), "test")

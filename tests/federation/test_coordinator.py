@@ -1,12 +1,11 @@
 """What a server decides, call by call."""
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from weather import TINY, Memory, tiny
+from weather import TINY, Memory, database, tiny
 
 import fedloom as fl
 from fedloom.errors import CheckpointError
@@ -36,7 +35,7 @@ class Desk:
         self.rules, self.rounds, self.arithmetic = rules or Rules(begin=2, pause=0.0), rounds, arithmetic or tiny(1.0)
         self.now, self.posted = 1000.0, dict[str, list[Order]]()
         self.posts: dict[str, Callable[[Order], None]] = {}
-        self.connection, self.disk = sqlite3.connect(":memory:", isolation_level=None), Memory(nothing)
+        self.connection, self.disk = database(self), Memory(nothing)
         self.identity = identity
         self.begin()
 

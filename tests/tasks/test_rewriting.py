@@ -18,6 +18,11 @@ def scanned(x: jax.Array) -> Any:
     return lax.scan(lambda carry, a: (carry + jnp.sin(a), carry * a), jnp.float32(1), x, reverse=True)
 
 
+def carried(x: jax.Array) -> Any:
+    """With what is fixed (x), two things carried, and one that goes as it comes."""
+    return lax.scan(lambda c, a: ((c[0] + jnp.sin(a) * x[0], c[1] * x), a), (jnp.float32(1), x), x)
+
+
 def looped(x: jax.Array) -> jax.Array:
     return lax.while_loop(lambda c: jnp.sin(c[0]) < 9, lambda c: (c[0] + 1, jnp.sin(c[1])), (jnp.float32(0), x))[1]
 
@@ -33,6 +38,7 @@ CASES = {
     "plain": (lambda x: jnp.sin(x) + 1, [2.0, -1.0]),
     "jit": (lambda x: jax.jit(lambda a, k: jnp.sin(a) * k)(x, 3.0), [3.0, -6.0]),
     "scan": (scanned, [1 + 1 - 2, -0.5, -1.0]),  # from the last: carry 1, then 1 + 2·(-1) = -1
+    "carried": (carried, [1 + 0.5 - 1, 0.125, -1.0, 0.5, -1.0]),
     "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), [1.0, -2.0]),
     "switch": (lambda x: lax.switch(2, [jnp.cos, jnp.tan, jnp.sin], x), [1.0, -2.0]),
     "while": (looped, [16.0, -32.0]),  # goes on while 2·c < 9: five times
@@ -50,7 +56,7 @@ def test_a_rule_reaches_into_every_operation(case: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("case", ["scan", "cond", "remat", "nested"])
+@pytest.mark.parametrize("case", ["scan", "carried", "cond", "remat", "nested"])
 def test_what_is_rewritten_is_compiled_and_has_gradients(case: str) -> None:
     total = lambda f: lambda x: sum(jnp.sum(a) for a in jax.tree.leaves(f(x)))  # noqa: E731
     replaced = lambda f: rewritten(f, {"sin": lambda equation, x: jnp.sin(x)})  # noqa: ARG005, E731
