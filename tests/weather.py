@@ -67,7 +67,7 @@ class Crash(BaseException):
 
 def database(owner: object, place: str | Path = ":memory:") -> sqlite3.Connection:
     """A database, closed when whoever has it is gone."""
-    connection = sqlite3.connect(place, isolation_level=None)
+    connection = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
     weakref.finalize(owner, connection.close)
     return connection
 

@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -175,9 +176,8 @@ def served(
     place = Place(out, listen, page, keys, revoked, narrated(quiet, server=True), started)
     out.mkdir(parents=True, exist_ok=True)
     for name in pardon:
-        journal = Journal(out / JOURNAL)
-        require(journal.pardon(name), "pardon", "a participant that has come", name)
-        journal.close()
+        with closing(Journal(out / JOURNAL)) as journal:
+            require(journal.pardon(name), "pardon", "a participant that has come", name)
     return host(run, place)
 
 

@@ -110,6 +110,8 @@ class Journal:
                 for statement in TABLES.split(";"):
                     self.connection.execute(statement)
         except sqlite3.DatabaseError as error:
+            if not isinstance(file, sqlite3.Connection):
+                self.connection.close()
             if isinstance(error, sqlite3.OperationalError):
                 raise
             raise CheckpointError(f"{file} is no journal of a server, or is damaged ({error})") from error
