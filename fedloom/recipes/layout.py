@@ -57,7 +57,7 @@ def filled(
     """The texts of a table: in each cell everybody's rounds, with a star where ours were trained in bfloat16, and in
     brackets how many times fewer than in the first row of the column; of cells under way, the rounds so far.
     """
-    lines = []
+    lines, known = [], {**(unfinished or {}), **found}
     for row, entries in grid.rows:
         texts = [row]
         for entry, first in zip(entries, grid.rows[0][1], strict=True):
@@ -67,10 +67,9 @@ def filled(
                 if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
-                shown = _shown(who, entry, mine, found)
-                if who == "ours" and (begun := entry.number(who, unfinished or {})) and entry.cell not in found:
-                    shown = f"{begun:,.0f} so far"
-                told.append(f"{called} {shown}{gain}")
+                underway = " so far" if who == "ours" and entry.cell in known and entry.cell not in found else ""
+                shown = _shown(who, entry, entry.number(who, known), known)
+                told.append(f"{called} {shown}{underway}{gain}")
             texts.append("\n".join(told))
         lines.append(texts)
     return lines

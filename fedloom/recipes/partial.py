@@ -34,12 +34,12 @@ def clear(folder: Path) -> None:
 
 def unfinished(name: str, folder: Path) -> Outcome | None:
     """What there is of a cell that is under way: where it is furthest, if on several devices; ``None`` if nothing."""
-    found = []
+    found = list[Outcome]()
     for file in sorted((folder / f"{name}.partial").glob(f"*/{TRIALS}")):
         lines = sorted(lines_of(file), key=lambda line: not line[0])  # who did not race ran to the end: that one counts
         trials = {trial.point: trial for _, trial, _ in lines}
         about = {**json.loads((file.parent / OF).read_text()), "seconds": sum(seconds for *_, seconds in lines)}
-        found.append(Outcome(name, tuple(trials.values()), about))
+        found += [Outcome(name, tuple(trials.values()), about)] if trials else []
     return max(found, key=lambda outcome: len(outcome.trials), default=None)
 
 

@@ -6,6 +6,7 @@ import pytest
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Trial
 from fedloom.recipes.partial import TRIALS, Partial, claim, clear, place, unfinished
+from fedloom.runs.checkpoint import write_text
 
 TRIAL = Trial(0.1, 1.0, 0, "did 3 rounds", ((0, 0.1), (3, 0.5)))
 
@@ -58,7 +59,9 @@ def test_nothing_is_kept_without_a_folder() -> None:
 
 
 def test_of_a_cell_under_way_the_device_counts_that_is_furthest(tmp_path: Path) -> None:
-    assert unfinished("cell", tmp_path) is None
+    write_text(place(tmp_path, "cell", "float32", "C") / TRIALS, "")
+    claim(place(tmp_path, "cell", "float32", "C"), {})
+    assert unfinished("cell", tmp_path) is None  # where it has just begun
     whole, other = replace(TRIAL, ended="did 9 rounds"), replace(TRIAL, seed=1)
     for device, trials in (("A", [TRIAL]), ("B", [whole, other])):
         partial = Partial(place(tmp_path, "cell", "float32", device), {"device": device})
