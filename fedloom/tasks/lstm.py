@@ -41,7 +41,9 @@ def lstm(layer: Layer, x: Float[Array, "time batch inputs"]) -> Float[Array, "ti
 
     i, f, g, o = x·X + b + h·H;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)
     """
-    return recur(x @ layer["x"], layer["b"], layer["h"])  # what depends on x, for all times at once
+    # What depends on x, for all times at once, as one matrix: in bfloat16 its gradient is a sum that XLA makes well.
+    given = x.reshape(-1, x.shape[-1]) @ layer["x"]
+    return recur(given.reshape(*x.shape[:-1], -1), layer["b"], layer["h"])
 
 
 @jax.custom_vjp

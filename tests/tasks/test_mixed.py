@@ -60,15 +60,13 @@ def operands(jaxpr: Any) -> Iterator[str]:
 
 
 def test_long_sums_are_made_in_float32() -> None:
-    """Every part of the gradient, of hundreds of lines in which one character is frequent; products are as exact as XLA
-    makes them on a CPU, which depends on its version.
-    """
+    """Every part of the gradient, of hundreds of lines in which one character is frequent."""
     task, rng = char_lstm(5, hidden=16), np.random.default_rng(1)
     lines = np.where(rng.random((300, 40)) < 0.5, 3, rng.integers(0, 5, (300, 40)))
     variables, batch = task.init(KEY), {"x": lines, "y": np.roll(lines, -1, axis=1)}
     found, wanted = (gradient(t, variables, batch)[0] for t in (mixed(task), task))
     apart = jax.tree.map(lambda a, b: float(jnp.linalg.norm(a - b) / jnp.linalg.norm(b)), found, wanted)
-    assert 1e-5 < min(jax.tree.leaves(apart)) <= max(jax.tree.leaves(apart)) < 0.05, apart
+    assert 1e-5 < min(jax.tree.leaves(apart)) <= max(jax.tree.leaves(apart)) < 0.02, apart
 
 
 def test_labels_and_losses_are_not_rounded() -> None:
