@@ -10,7 +10,7 @@ from shutil import rmtree
 from typing import Any
 
 from fedloom.errors import CheckpointError
-from fedloom.recipes.cell import Outcome, Point, Trial, as_json, from_json
+from fedloom.recipes.cell import Outcome, Point, Trial, as_json, from_json, recorded
 from fedloom.runs.checkpoint import write_text
 
 TRIALS, OF = "trials.jsonl", "of.json"
@@ -38,7 +38,8 @@ def unfinished(name: str, folder: Path) -> Outcome | None:
     for file in sorted((folder / f"{name}.partial").glob(f"*/{TRIALS}")):
         lines = sorted(lines_of(file), key=lambda line: not line[0])  # who did not race ran to the end: that one counts
         trials = {trial.point: trial for _, trial, _ in lines}
-        about = {**json.loads((file.parent / OF).read_text()), "seconds": sum(seconds for *_, seconds in lines)}
+        of: dict[str, Any] = recorded(file.parent / OF, dict) or {}
+        about = {**of, "seconds": sum(seconds for *_, seconds in lines)}
         found += [Outcome(name, tuple(trials.values()), about)] if trials else []
     return max(found, key=lambda outcome: len(outcome.trials), default=None)
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Trial
-from fedloom.recipes.partial import TRIALS, Partial, claim, clear, place, unfinished
+from fedloom.recipes.partial import OF, TRIALS, Partial, claim, clear, place, unfinished
 from fedloom.runs.checkpoint import write_text
 
 TRIAL = Trial(0.1, 1.0, 0, "did 3 rounds", ((0, 0.1), (3, 0.5)))
@@ -72,6 +72,14 @@ def test_of_a_cell_under_way_the_device_counts_that_is_furthest(tmp_path: Path) 
     assert found is not None
     assert set(found.trials) == {whole, other}  # which ran to the end, not the race
     assert found.about == {"device": "B", "seconds": 5.0}
+
+
+def test_a_note_of_what_is_under_way_that_is_damaged_is_told_of(tmp_path: Path) -> None:
+    folder = place(tmp_path, "cell", "float32", "A")
+    Partial(folder, {"device": "A"}).add([TRIAL], raced=True, seconds=1.0)
+    (folder / OF).write_text("{")
+    with pytest.raises(CheckpointError, match=r"of\.json is damaged .*: delete it"):
+        unfinished("cell", tmp_path)
 
 
 def test_a_place_is_removed_with_what_it_is_in_unless_others_are_there(tmp_path: Path) -> None:
