@@ -55,10 +55,12 @@ def piece_length(sizes: np.ndarray, m: int, most: float) -> int:
 
     >>> piece_length(np.array([600, 600]), 10, most=4000), piece_length(np.array([2, 30]), 10, most=4000)
     (3000, 32)
+    >>> piece_length(np.array([67, 68]), 10, most=4000)  # nearly equal: at most as much is idle
+    680
     """
-    whole = int(sizes.max()) * m
-    if sizes.min() < sizes.max():
-        rows = int(np.ceil(sizes.mean() * m / PIECES / ROUND)) * ROUND
+    whole, usual = int(sizes.max()) * m, float(sizes.mean()) * m
+    if whole > (1 + 0.5 / PIECES) * usual:
+        rows = int(np.ceil(usual / PIECES / ROUND)) * ROUND
         return max(1, min(rows, whole, int(most)))
     return -(-whole // -(-whole // max(1, min(whole, int(most)))))
 
