@@ -153,11 +153,20 @@ def read(name: str, folder: Path) -> Outcome | None:
 
     def made(content: dict[str, Any]) -> Outcome:
         trials = tuple(from_json(one) for one in content.pop("trials"))
-        if not all(trial.curve for trial in trials) or not trials:
-            raise ValueError("it has no trials, or one without a curve")
-        return Outcome(content.pop("cell"), trials, content)
+        if not trials:
+            raise ValueError("it has no trials")
+        return Outcome(name, trials, made_so(content, "cell", name))
 
     return recorded(folder / f"{name}.json", made)
+
+
+def made_so(content: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    """How what is recorded under a name was made: what is left of its content; a ValueError if that cannot be."""
+    if (said := content.pop(kind)) != name:
+        raise ValueError(f"it says that it is {said!r}")
+    if not isinstance(content.get("experiment", {}), dict):
+        raise ValueError(f"its experiment is {content['experiment']!r}")
+    return {**content, **({"seconds": float(content["seconds"])} if "seconds" in content else {})}
 
 
 def recorded(path: Path, made: Callable[[dict[str, Any]], T]) -> T | None:
@@ -188,6 +197,8 @@ def as_json(trial: Trial) -> dict[str, Any]:
 
 
 def from_json(one: Mapping[str, Any]) -> Trial:
-    """A trial from JSON."""
+    """A trial from JSON; a ValueError or its like if it is none."""
     curve = tuple((int(round), float(accuracy)) for round, accuracy in one["curve"])
-    return Trial(one["lr"], one["decay"], one["seed"], one["ended"], curve)
+    if not curve:
+        raise ValueError("a trial has no curve")
+    return Trial(float(one["lr"]), float(one["decay"]), int(one["seed"]), str(one["ended"]), curve)

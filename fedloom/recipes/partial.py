@@ -46,14 +46,15 @@ def unfinished(name: str, folder: Path) -> Outcome | None:
 
 def lines_of(file: Path) -> Iterator[tuple[bool, Trial, float]]:
     """The lines of a file of trials: whether it raced, the trial, its seconds. One that was cut off is dropped."""
-    for line in file.read_text().splitlines():
-        try:
-            raced, trial, seconds = json.loads(line)
-            yield raced, from_json(trial), seconds
-        except json.JSONDecodeError:
-            continue
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{file} is damaged ({error}): delete it, and it is computed again") from error
+    try:
+        for line in file.read_text().splitlines():
+            try:
+                raced, trial, seconds = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            yield bool(raced), from_json(trial), float(seconds)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{file} is damaged ({error}): delete it, and it is computed again") from error
 
 
 def claim(folder: Path, of: Mapping[str, Any]) -> None:

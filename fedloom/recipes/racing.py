@@ -76,9 +76,8 @@ class Course:
         if over:
             yield Ended(over, 0.0)  # whoever was in their group is charged with it
             self.forget(over if forgets else ())
-        # Side by side, who does not race is not measured against its own group, of which some may have ended before.
-        apart = [] if raced or self.size == 1 else over
-        before = [*before, *over]
+        alone = self.each_alone(raced)
+        apart, before = over if alone else [], [*before, *over]
         for group in self.groups([point for point in points if point not in {trial.point for trial in over}]):
             most = fewest(before, seeds, target) if capped else None
             rivals = [trial for trial in before if trial not in apart]
@@ -92,7 +91,13 @@ class Course:
             yield Ended(trials, took if all(done) else 0.0)
             self.forget(trials if forgets else ())
             self.conduct.whole(runs)
-            before = [*before, *trials]
+            apart, before = [*apart, *trials] if alone else apart, [*before, *trials]
+
+    def each_alone(self, raced: bool) -> bool:
+        """Whether those that run together are not measured against each other: side by side, unless they race, for who
+        has ended when they are stopped and go on is chance.
+        """
+        return not raced and self.size > 1
 
     def run(self, group: Sequence[Point], target: float, most: float | None, race: Race) -> list[Run]:
         """Run some points side by side, for so many rounds at most."""

@@ -24,7 +24,7 @@ from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.partial import Partial, claim, clear, place, unfinished
 from fedloom.recipes.racing import Course
-from fedloom.recipes.tuning import beginning, tune
+from fedloom.recipes.tuning import tune
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
@@ -105,7 +105,7 @@ def record_missing(parts: Sequence[Part], only: str, manner: Manner) -> bool:
     for cell in cells.values():
         if cell.name in asked and record.read(cell.name, folder) is None:
             try:
-                tune_one(cell, list(cells.values()), data, manner, until)
+                tune_one(cell, data, manner, until)
             except TimeoutError:
                 return say_over(manner)
     found = recorded(parts, folder)
@@ -138,8 +138,11 @@ def run_one(series: curves.Series, manner: Manner, until: float) -> None:
 
 
 def spent(folder: Path) -> float:
-    """The seconds that a series has taken which was stopped."""
-    return float((folder / SPENT).read_text()) if (folder / SPENT).is_file() else 0.0
+    """The seconds that a series has taken which was stopped; none if that cannot be read."""
+    try:
+        return float((folder / SPENT).read_text())
+    except (OSError, ValueError):
+        return 0.0
 
 
 def asks(parts: Sequence[Part], only: str, found: Found) -> set[str]:
@@ -170,18 +173,17 @@ def say_over(manner: Manner) -> bool:
     return True
 
 
-def tune_one(cell: Cell, cells: Sequence[Cell], data: dict[Any, FederatedData], manner: Manner, until: float) -> None:
+def tune_one(cell: Cell, data: dict[Any, FederatedData], manner: Manner, until: float) -> None:
     """Tune a cell and record it; a TimeoutError if the time is over before that."""
     cell = replace(cell, experiment=manner.precisely(cell.experiment))
     e, folder = cell.experiment, manner.folder
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
-    rate = beginning(cell, {c: o for c in cells if (o := record.read(c.name, folder))})
     kept = Partial(place(folder, cell.name, e.precision, device()), {"experiment": e.changed(), "device": device()})
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         course = Course(cell, data[kind], compiled(), Conduct(begin, kept.folder, until))
-        outcome = tune(course, rate=rate, seeds=seeds, partial=kept)
+        outcome = tune(course, seeds=seeds, partial=kept)
     about = provenance(cell.name, e, kept.seconds, manner)
     outcome = record.Outcome(cell.name, outcome.trials, about)
     record.write(outcome, folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.errors import CheckpointError
-from fedloom.recipes.cell import recorded
+from fedloom.recipes.cell import made_so, recorded
 from fedloom.recipes.conduct import Conduct
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
@@ -88,10 +88,12 @@ def read(name: str, folder: Path) -> Kept | None:
 
     def made(content: dict[str, Any]) -> Kept:
         columns = {
-            name: [math.nan if v is None else float(v) for v in values]
-            for name, values in content.pop("columns").items()
+            column: [math.nan if v is None else float(v) for v in values]
+            for column, values in content.pop("columns").items()
         }
-        return Kept(content.pop("series"), columns, content)
+        if not columns:
+            raise ValueError("it has no columns")
+        return Kept(name, columns, made_so(content, "series", name))
 
     return recorded(folder / f"{name}.json", made)
 

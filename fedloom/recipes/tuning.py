@@ -6,7 +6,7 @@ best where a goal is missed; every rate runs until it reaches the target, diverg
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def neighbour(rate: float, step: float) -> float:
 
 
 def tune(
-    course: Course, *, rate: float | None = None, rates: int = 3, seeds: int = 3, partial: Partial | None = None
+    course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | None = None
 ) -> Outcome:
     """The trials of a cell: a race of rates with each of its decays, and for each target the best with every seed.
 
@@ -49,13 +49,12 @@ def tune(
 
     Arguments:
         course: what to reach, with which data, and where it runs.
-        rate: the middle of the grid, if not the cell's own.
         rates: how many learning rates the grid has before it is widened.
         seeds: how many seeds the best one is repeated with.
         partial: trials that are done already, and where new ones are kept.
     """
     tuning, cell = Tuning(course, seeds, partial or Partial()), course.cell
-    new = grid(rate or cell.rate, rates, cell.step)
+    new = grid(cell.rate, rates, cell.step)
     for _ in range(WIDEST + 1):
         tuning.compare([(lr, decay) for lr in new for decay in cell.decays])
         best, _ = tuning.leader(cell.targets[-1])
@@ -82,9 +81,10 @@ class Tuning:
         self.partial, self.trials = partial, list[Trial]()
         e, data = self.cell.experiment, course.data
         several = course.engine.group(data, e.build_task(data), e.build_algorithm()) > 1
-        # Rates are compared with one seed; with all where a cohort is one client, which leaves an accelerator idle and
-        # rates' merits to chance.
-        self.first = seeds if several and e.build_algorithm().cohort(len(data)) == 1 else 1
+        # Rates are compared with one seed; with all where a cohort is one client of many, which leaves an accelerator
+        # idle and rates' merits to chance.
+        one_of_many = len(data) > 1 and e.build_algorithm().cohort(len(data)) == 1
+        self.first = seeds if several and one_of_many else 1
 
     @property
     def found(self) -> Outcome:
@@ -116,7 +116,8 @@ class Tuning:
         known = {point: trial for point, trial in found.items() if is_done(trial, target)}
         new = [point for point in points if point not in known]
         self.trials = [t for t in self.trials if t.point not in points] + list(known.values())
-        before = tuple(self.trials if rivals is None else rivals)
+        beside = points if self.course.each_alone(raced) else ()
+        before = [t for t in (self.trials if rivals is None else rivals) if t.point not in beside]
         for ended in self.course.race(new, before, raced, self.first, target, capped):
             self.partial.add(ended.trials, raced, ended.seconds)
             self.trials += ended.trials
@@ -168,18 +169,6 @@ class Tuning:
     def got_there(self, point: Point, target: float) -> bool:
         """Whether that run reached the target."""
         return any(t.reached(target) is not None for t in self.trials if t.point == point)
-
-
-def beginning(cell: Cell, known: Mapping[Cell, Outcome]) -> float:
-    """Where to look for the best rate: about that of the cell that is recorded and differs from it least, in its share
-    of clients alone; or about its own.
-    """
-    e = cell.experiment
-    same = {name: getattr(e, name) for name in ("fraction", "rounds", "every", "precision")}
-    near = [(abs(other.experiment.fraction - e.fraction), outcome.winner(cell.targets[-1])[0])
-            for other, outcome in known.items()
-            if other.targets == cell.targets and other.experiment.replace(**same) == e]  # fmt: skip
-    return min(near)[1] if near else cell.rate
 
 
 def wider(rates: Sequence[float], winner: float, step: float = 1) -> list[float]:

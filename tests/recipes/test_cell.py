@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
         record.read("a", tmp_path)
     (tmp_path / "a.json").write_text('{"cell": "a"}')
     with pytest.raises(CheckpointError, match=r"a.json is damaged .*: delete it, and it is computed again"):
+        record.read("a", tmp_path)
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"cell": "b"}, "it says that it is 'b'"), ({"experiment": ["lr"]}, r"its experiment is \['lr'\]"),
+    ({"seconds": "long"}, "could not convert"), ({"lr": None}, "float"), ({"curve": []}, "a trial has no curve"),
+])  # fmt: skip
+def test_a_record_that_cannot_be_is_told_of(tmp_path: Path, change: dict[str, object], why: str) -> None:
+    record.write(Outcome("a", (trial(0.1, 0, 12),), {"seconds": 3.0}), tmp_path)
+    content = json.loads((tmp_path / "a.json").read_text())
+    for name, value in change.items():
+        (content["trials"][0] if name in content["trials"][0] else content)[name] = value
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=rf"a.json is damaged \(.*{why}.*\): delete it"):
         record.read("a", tmp_path)
 
 

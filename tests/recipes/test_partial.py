@@ -31,9 +31,10 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_kind_is_told_of(tmp_path: Path) -> None:
-    (tmp_path / TRIALS).write_text("[true, {}, 1.0]\n")
-    with pytest.raises(CheckpointError, match=r"trials\.jsonl is damaged"):
-        Partial(tmp_path)
+    for content in (b"[true, {}, 1.0]\n", b"\xff\xfe", b'[true, {"lr": 0.1, "curve": []}, 1.0]\n', b"[1]\n"):
+        (tmp_path / TRIALS).write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"trials\.jsonl is damaged"):
+            Partial(tmp_path)
 
 
 def test_trials_of_another_experiment_are_not_mixed_in(tmp_path: Path) -> None:

@@ -32,9 +32,10 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     curves.write(kept, tmp_path)
     assert curves.read("a", tmp_path) == kept
     assert kept.history.last("test_loss") == 1.25
-    (tmp_path / "a.json").write_text('{"series": "a"')
-    with pytest.raises(CheckpointError, match=r"a.json is damaged"):
-        curves.read("a", tmp_path)
+    for content in ('{"series": "a"', '{"series": "a", "columns": {}}', '{"series": "b", "columns": {"round": [0]}}'):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(CheckpointError, match=r"a.json is damaged"):
+            curves.read("a", tmp_path)
 
 
 def test_a_series_is_the_same_in_whichever_precision(tmp_path: Path) -> None:

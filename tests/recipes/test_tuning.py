@@ -252,15 +252,33 @@ def test_where_a_cohort_is_one_client_all_seeds_race(generated: Callable[..., Fe
         assert sorted(t.seed for t in found.trials if t.setting == setting) == [0, 1]
 
 
-def test_a_cell_begins_where_its_sibling_ended() -> None:
-    cell = Cell("a", TOY, rate=0.1, targets=(0.8,))
-    sibling = Cell("b", TOY.replace(fraction=0.4), rate=0.1, targets=(0.8,))
-    farther = Cell("c", TOY.replace(fraction=0.1), rate=0.1, targets=(0.8,))
-    stranger = Cell("d", TOY.replace(epochs=5), rate=0.1, targets=(0.8,))
-    best = lambda lr: Outcome("", (Trial(lr, 1.0, 0, "", ((0, 0.1), (3, 0.8))),), {})  # noqa: E731
-    known = {sibling: best(0.464), farther: best(0.0464), stranger: best(1.0)}
-    assert tuning.beginning(cell, known) == 0.464
-    assert tuning.beginning(cell, {stranger: best(1.0)}) == 0.1
+def test_where_there_is_but_one_client_one_seed_races(generated: Callable[..., FederatedData]) -> None:
+    cell = Cell("toy", TOY.replace(fraction=1.0), rate=0.1, targets=(0.8,))
+    found = tuning.tune(Course(cell, generated([120], test=200), compiled(lanes=1, devices=1)), rates=3, seeds=2)
+    best = found.winner(0.8)
+    assert {t.seed for t in found.trials if t.setting == best} == {0, 1}
+    assert {t.seed for t in found.trials if t.setting != best} == {0}
+
+
+@pytest.mark.parametrize(("size", "seeds"), [(1, [0, 1]), (4, [0])])
+def test_seeds_side_by_side_are_not_measured_against_those_that_had_ended_when_they_were_stopped(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch, size: int, seeds: list[int]
+) -> None:
+    given = []
+
+    def race(_: Course, points: Sequence[Point], before: Sequence[Trial], *_others: Any) -> Iterator[Ended]:
+        given.append((points, sorted(t.seed for t in before)))
+        yield from ()
+
+    monkeypatch.setattr(Course, "race", race)
+    monkeypatch.setattr(Course, "size", size)
+    partial, trial = Partial(), lambda seed: Trial(0.1, 1.0, seed, "test accuracy reached 0.99", ((0, 0.1), (9, 0.99)))
+    partial.add([trial(0)], True, 1.0)
+    partial.add([trial(1)], False, 1.0)
+    search = tuning.Tuning(Course(Cell("toy", TOY, rate=0.1), generated([5]), compiled()), 3, partial)
+    search.run([(0.1, 1.0, 0)], True, 0.99)
+    search.run([(0.1, 1.0, 1), (0.1, 1.0, 2)], False, 0.99)
+    assert given[-1] == ([(0.1, 1.0, 2)], seeds)  # one after another, the second is measured against the first
 
 
 def test_a_cell_that_was_stopped_goes_on(
