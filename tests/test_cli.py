@@ -280,6 +280,11 @@ def test_reproduce_what_is_not_there() -> None:
     nothing = fedloom("reproduce", "mcmahan2017", "table3", "--from-results").stderr
     assert "nothing of table3 is recorded in" in " ".join(nothing.split())
     assert "only must be one of" in fedloom("reproduce", "mcmahan2017", "table1", "--only", "nonsense").stderr
+    drawing = "reproduce", "mcmahan2017", "table1", "--from-results"
+    assert "only must be left out with --from-results, which runs nothing" in fedloom(*drawing, "--only", "2nn").stderr
+    assert "page must be a file, but is '.'" in fedloom(*drawing, "--page", ".").stderr
+    slow = fedloom("reproduce", "mcmahan2017", "table1", "--quick", "--only", "cnn-iid-C0-E5-B10").stderr
+    assert "nothing of cnn-iid-C0-E5-B10 is quick: run without --quick" in " ".join(slow.split())
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ def reproduce(
         Experiment(precision=precision)  # which knows the choices
         chosen = about.chosen(parts or ["all"])
         require(seconds > 0, "seconds", "above 0", seconds)
+        require(not (from_results and only), "only", "left out with --from-results, which runs nothing", only)
+        require(page is None or not page.is_dir(), "page", "a file", str(page))
         folder = results / (f"{paper}-quick" if quick else paper)
         over = False
         if not from_results:
@@ -72,7 +74,8 @@ def reproduce(
         if not found.outcomes and not found.series and not found.unfinished:
             if over:
                 return
-            why = "run without --from-results" if from_results else "none of it is quick: run without --quick"
+            asked = f"nothing of {only}" if only else "none of it"
+            why = "run without --from-results" if from_results else f"{asked} is quick: run without --quick"
             raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}: {why}")
         if not quiet:
             show(chosen, found)

@@ -15,6 +15,7 @@ import numpy as np
 from fedloom.engines import compiled
 from fedloom.recipes.cell import Cell, Outcome
 from fedloom.recipes.conduct import Conduct
+from fedloom.recipes.layout import Grid
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.racing import Course
 from fedloom.recipes.series import Columns, Kept, Series
@@ -28,21 +29,13 @@ SEEDS = (3, 4, 5)  # which had no part in the choice
 def again(tables: Sequence[Part]) -> Part:
     """The cells of some tables that are just below a published number, with other seeds."""
     cells = {cell.name: cell for table in tables for cell in table.cells}
-
-    def near(found: Found) -> dict[str, float]:
-        """Cell → the smallest published number that ours is just below."""
-        told: dict[str, float] = {}
-        for entry in (entry for table in tables for grid in table.grids for entry in grid.entries):
-            ours, paper = entry.number("ours", found.outcomes), entry.published.get("paper")
-            if ours and paper and NEAR * paper <= ours <= paper:
-                told[entry.cell] = min(paper, told.get(entry.cell, paper))
-        return told
+    grids = [grid for table in tables for grid in table.grids]
 
     def series(found: Found) -> Iterator[Series]:
-        yield from (once_more(cells[name], found.outcomes[name]) for name in near(found))
+        yield from (once_more(cells[name], found.outcomes[name]) for name in near(grids, found))
 
     def text(found: Found) -> str:
-        close = near(found)
+        close = near(grids, found)
         rows = [row(cells[name], paper, found.outcomes[name], found.series.get(f"again-{name}"))
                 for name, paper in close.items()]  # fmt: skip
         if not any(f"again-{name}" in found.series for name in close):
@@ -56,6 +49,29 @@ def again(tables: Sequence[Part]) -> Part:
         return about + "\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     return Part("again", "Do numbers near the paper's hold?", tuple(cells.values()), series=series, text=text)
+
+
+def near(grids: Sequence[Grid], found: Found) -> dict[str, float]:
+    """Cell → the smallest published number that ours is just below."""
+    told: dict[str, float] = {}
+    for entry in (entry for grid in grids for entry in grid.entries):
+        ours, paper = entry.number("ours", found.outcomes), entry.published.get("paper")
+        if ours and paper and NEAR * paper <= ours <= paper:
+            told[entry.cell] = min(paper, told.get(entry.cell, paper))
+    return told
+
+
+def doubts(grids: Sequence[Grid], found: Found) -> str:
+    """Which numbers of some tables that are just below the paper's are not so with other seeds, or may not be."""
+    close = near(grids, found)
+    kept = {name: found.series.get(f"again-{name}") for name in close}
+    not_so = [f"`{name}`" for name, one in kept.items() if one and not mean(one) <= close[name]]
+    waiting = [f"`{name}`" for name, one in kept.items() if one is None]
+    told = [f"{', '.join(not_so)} {'is' if len(not_so) == 1 else 'are'} above the paper's"] if not_so else []
+    told += [f"{', '.join(waiting)} {'was' if len(waiting) == 1 else 'were'} not run again yet"] if waiting else []
+    if not told:
+        return ""
+    return f"Of numbers just below the paper's, with seeds that chose nothing (below): {'; '.join(told)}."
 
 
 def once_more(cell: Cell, outcome: Outcome) -> Series:

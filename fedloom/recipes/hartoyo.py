@@ -86,7 +86,7 @@ def only(grid: Grid, cells: Sequence[Cell]) -> Grid:
     """The rows of a table that have some of these cells."""
     names = {cell.name for cell in cells}
     rows = [(name, entries) for name, entries in grid.rows if any(entry.cell in names for entry in entries)]
-    return Grid(f"{grid.title}: what Hartoyo Putra ran", grid.heads, tuple(rows))
+    return Grid(f"{grid.title}: the rows that Hartoyo Putra ran", grid.heads, tuple(rows))
 
 
 def summary(found: Found, published: dict[str, Any]) -> str:

@@ -22,12 +22,14 @@ class Entry:
         target: the test accuracy to reach.
         published: who published which number; ``None``: they did not get there, or did not say.
         unit: how much of what the table counts a round is.
+        missed: who did not get there, and the accuracy that they came to.
     """
 
     cell: str
     target: float
     published: Mapping[str, float | None] = field(default_factory=dict)
     unit: float = 1.0
+    missed: Mapping[str, float] = field(default_factory=dict)
 
     def number(self, who: str, found: Mapping[str, Outcome]) -> float | None:
         """Somebody's number."""
@@ -54,8 +56,9 @@ class Grid:
 def filled(
     grid: Grid, found: Mapping[str, Outcome], unfinished: Mapping[str, Outcome] | None = None
 ) -> list[list[str]]:
-    """The texts of a table: in each cell everybody's rounds, with a star where ours were trained in bfloat16, and in
-    brackets how many times fewer than in the first row of the column; of cells under way, the rounds so far.
+    """The texts of a table: in each cell everybody's rounds, ours with their standard error over seeds and with a star
+    where they were trained in bfloat16, and in brackets how many times fewer than in the first row of the column; of
+    cells under way, the rounds so far.
     """
     lines, known = [], {**(unfinished or {}), **found}
     for row, entries in grid.rows:
@@ -64,6 +67,9 @@ def filled(
             told = []
             for who, called in WHO.items():
                 mine, base = entry.number(who, found), first.number(who, found)
+                if who in entry.missed:
+                    told.append(f"{called} not reached ({entry.missed[who]:.2%})")
+                    continue
                 if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
@@ -79,13 +85,22 @@ def _shown(who: str, entry: Entry, number: float | None, found: Mapping[str, Out
     ours = found.get(entry.cell) if who == "ours" else None
     rounded = "*" if ours and ours.about.get("experiment", {}).get("precision") == "bfloat16" else ""
     if number is not None:
-        return f"{number:,.0f}{rounded}"
+        return f"{number:,.0f}{rounded}{_spread(entry, ours)}"
     if ours is None or all(" reached " in trial.ended for trial in ours.chosen(entry.target)):
         return "–"  # not run, or not that far
     chosen, trials = ours.chosen(entry.target), ours.trials
     if there := [rounds for trial in chosen if (rounds := trial.crossing(entry.target)) is not None]:
         return f"{np.mean(there) * entry.unit:,.0f}{rounded} with {len(there)} of {len(chosen)} seeds"
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
+
+
+def _spread(entry: Entry, ours: Outcome | None) -> str:
+    """The standard error of a mean over seeds, if it is one."""
+    rounds = [trial.crossing(entry.target) for trial in ours.chosen(entry.target)] if ours else []
+    if len(rounds) < 2:
+        return ""
+    error = float(np.std(np.array(rounds, float), ddof=1)) / len(rounds) ** 0.5 * entry.unit
+    return f" ± {error:,.0f}" if error >= 1 else f" ± {error:.1g}"
 
 
 def standing(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:

@@ -64,7 +64,8 @@ def settings1() -> Iterator[tuple[Setting, Entry]]:
         for c in about["cells"]:
             setting = Setting(model, c["partition"], c["C"], about["E"], c["B"], PIXELS[model])
             numbers = {who: c[who] for who in ("paper", "hartoyo") if who in c}
-            yield setting, Entry(setting.name, about["target"], numbers)
+            missed = {"hartoyo": c["hartoyo_reached"]} if "hartoyo_reached" in c else {}
+            yield setting, Entry(setting.name, about["target"], numbers, missed=missed)
 
 
 def settings2() -> Iterator[tuple[Setting, Entry]]:

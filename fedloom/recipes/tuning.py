@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedloom.recipes.cell import Cell, Outcome, Point, Trial
+from fedloom.recipes.cell import Outcome, Point, Trial
 from fedloom.recipes.partial import Partial
 from fedloom.recipes.racing import Course
 
@@ -38,9 +38,7 @@ def neighbour(rate: float, step: float) -> float:
     return float(f"{10 ** (exponent / 3):.3g}")
 
 
-def tune(
-    course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | None = None
-) -> Outcome:
+def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | None = None) -> Outcome:
     """The trials of a cell: a race of rates with each of its decays, and for each target the best with every seed.
 
     Where the best rate failed with some seed, and the one that did not is at the grid's edge, the grid is widened once

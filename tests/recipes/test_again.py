@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fedloom.recipes.again import again, once_more
+from fedloom.recipes.again import again, doubts, once_more
 from fedloom.recipes.cell import Cell, Outcome, Trial
 from fedloom.recipes.layout import Entry, Grid
 from fedloom.recipes.part import Found, Part
@@ -53,6 +53,18 @@ def test_it_says_how_many_hold_and_which_were_not_run_again() -> None:
     text = part.text(Found(outcomes, kept))
     assert "1 of the 3 that were run again are at most the paper's again; 1 were not run again yet." in text
     assert "| `later` | 100 | 90.0 | not run again |  |" in text
+
+
+def test_tables_say_which_of_their_numbers_do_not_hold() -> None:
+    part = table(good=100, bad=100, worse=100, later=100, far=200)
+    outcomes = {name: took(name, 90) for name in ("good", "bad", "worse", "later", "far")}
+    rounds = {"good": 100, "bad": 111, "worse": math.nan}
+    kept = {f"again-{name}": Kept("", {"3 rounds": [r]}, {}) for name, r in rounds.items()}
+    told = "Of numbers just below the paper's, with seeds that chose nothing (below): "
+    assert doubts(part.grids, Found(outcomes, kept)) == (
+        told + "`bad`, `worse` are above the paper's; `later` was not run again yet."
+    )
+    assert doubts(part.grids, Found({name: outcomes[name] for name in ("good", "far")}, kept)) == ""
 
 
 @pytest.mark.parametrize("target", [0.3, 0.999])

@@ -37,6 +37,21 @@ def test_what_some_seeds_reach_says_how_many() -> None:
     assert standing([grid], found).startswith("0 of 1 numbers")
 
 
+def test_a_mean_over_seeds_has_its_standard_error() -> None:
+    [grid] = MCMAHAN2017.part("table3").grids
+    seeds = lambda name, *rounds: Outcome(name, tuple(  # noqa: E731
+        Trial(0.1, 1.0, seed, "", ((0, 0.79), (n, 0.85))) for seed, n in enumerate(rounds)), {})  # fmt: skip
+    found = {"cifar-sgd": seeds("cifar-sgd", 100, 110, 120), "cifar-fedavg": seeds("cifar-fedavg", 1999, 2000, 2001)}
+    lines = filled(grid, found)
+    assert lines[0][3].startswith("fedloom 55,000 ± 2,887\n")  # 10 / √3 epochs, of 500 updates
+    assert lines[2][3].startswith("fedloom 2,000 ± 0.6 (27.5 ×)\n")
+
+
+def test_who_did_not_get_there_is_told_of() -> None:
+    grid = MCMAHAN2017.part("table1").grids[1]
+    assert filled(grid, {})[4][1] == "fedloom –\npaper 246 (1.6 ×)\nHartoyo Putra not reached (98.93%)"
+
+
 def test_what_is_under_way_is_shown_and_not_counted() -> None:
     grid, name = MCMAHAN2017.part("table1").grids[0], "2nn-iid-C0-E1-B10"
     begun = {name: took(name, 100)}

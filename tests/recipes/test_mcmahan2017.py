@@ -77,6 +77,33 @@ def test_the_reason_is_given_once_it_is_recorded() -> None:
     assert "takes 2 rounds on IID data and 12 on shards (the paper: 87 and 664)" in part.text(Found(outcomes))
 
 
+def test_the_page_names_cells_whose_best_rate_is_at_the_edge() -> None:
+    took = lambda lr, n: Trial(lr, 1.0, 0, "", ((0, 0.1), (n, 0.99)))  # noqa: E731
+    name, outcome = "cnn-iid-C0.1-E5-B10", lambda *trials: Outcome("", trials, {})
+    edge = Found({name: outcome(took(0.1, 20), took(0.215, 30))})
+    assert f"at its edge (not yet so: `{name}`), and" in MCMAHAN2017.introduction(edge)
+    inside = Found({name: outcome(took(0.1, 20), took(0.215, 30), took(0.0464, 40))})
+    assert "at its edge, and" in MCMAHAN2017.introduction(inside)
+
+
+def test_it_is_told_how_near_fedavg_comes_on_cifar10() -> None:
+    part, run = MCMAHAN2017.part("table3"), lambda lr, *curve: Trial(lr, 1.0, 0, "", curve)
+    assert part.text(Found()) == ""
+    trials = run(0.1, (0, 0.1), (1999, 0.84), (2001, 0.86)), run(0.2, (0, 0.1), (2000, 0.85)), run(0.4, (90, 0.7))
+    told = part.text(Found({"cifar-fedavg": Outcome("", trials, {})}))
+    assert "the 2 runs that were not stopped before round 2,000, of 2 pairs" in told
+    assert told.endswith("have come to 84.00% to 85.00% by then.")
+
+
+def test_it_is_told_that_a_cell_was_computed_twice() -> None:
+    took = lambda n: Outcome("", (Trial(0.1, 1.0, 0, "", ((0, 0.98), (n, 0.99))),), {})  # noqa: E731
+    part, name = MCMAHAN2017.part("precision"), "cnn-iid-C0.5-E5-Ball"
+    assert part.text(Found({name: took(160)})) == ""
+    told = part.text(Found({name: took(160), f"{name}-bfloat16": took(165)}))
+    assert "165.0 rounds, where the paper has 164" in told
+    assert "160.0 is what the table counts" in told
+
+
 def test_every_entry_of_a_grid_has_its_cell() -> None:
     for name in (*PARTS, "inputs"):
         part = MCMAHAN2017.part(name)

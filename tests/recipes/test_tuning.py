@@ -9,7 +9,7 @@ import fedloom.recipes.conduct as conduct
 import fedloom.recipes.tuning as tuning
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
-from fedloom.recipes.cell import Cell, Outcome, Point, Trial
+from fedloom.recipes.cell import Cell, Point, Trial
 from fedloom.recipes.partial import Partial
 from fedloom.recipes.racing import Course, Ended
 from fedloom.runs import Experiment
