@@ -15,6 +15,7 @@ from fedloom.cli.shared import Debug, Quiet, console, errors, told
 from fedloom.errors import FedloomError, choose, require
 from fedloom.recipes import PAPERS, Part
 from fedloom.recipes.page import page as write_page
+from fedloom.recipes.paper import Paper
 from fedloom.recipes.part import Found
 from fedloom.recipes.recording import Manner, missing, record_missing, recorded
 from fedloom.runs import Experiment, report
@@ -71,20 +72,23 @@ def reproduce(
             say = lambda text: None if quiet else errors.print(text, highlight=False)  # noqa: E731
             over = record_missing(chosen, only, Manner(paper, folder, quick, seconds, precision, live, say))
         found = recorded(chosen, folder)
-        if not found.outcomes and not found.series and not found.unfinished:
-            if over:
-                return
+        if found.is_empty and not over:
             asked = f"nothing of {only}" if only else "none of it"
             why = "run without --from-results" if from_results else f"{asked} is quick: run without --quick"
             raise FedloomError(f"nothing of {', '.join(p.name for p in chosen)} is recorded in {folder}: {why}")
-        if not quiet:
-            show(chosen, found)
-            if left := missing(chosen, found, quick):
-                console.print(f"Not recorded yet: {', '.join(left)}", soft_wrap=True, highlight=False)
-        file = page or folder / "page.md"
-        figures = write_page(about, chosen, found, file)
-        if not quiet:
-            console.print(f"{file}" + (f" and {len(figures)} figures in {figures[0].parent}" if figures else ""))
+        if not found.is_empty:
+            tell(about, chosen, found, page or folder / "page.md", quick, quiet)
+
+
+def tell(paper: Paper, parts: Sequence[Part], found: Found, file: Path, quick: bool, quiet: bool) -> None:
+    """Print what is recorded and what is not, unless it is to be quiet, and write the page."""
+    figures = write_page(paper, parts, found, file)
+    if quiet:
+        return
+    show(parts, found)
+    if left := missing(parts, found, quick):
+        console.print(f"Not recorded yet: {', '.join(left)}", soft_wrap=True, highlight=False)
+    console.print(f"{file}" + (f" and {len(figures)} figures in {figures[0].parent}" if figures else ""))
 
 
 def made(folder: Path) -> None:

@@ -35,7 +35,7 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
             texts += [f"![{picture.caption}](figures/{paper.name}/{picture.name}.png)", "", picture.caption, ""]
         names = {cell.name for cell in part.cells} | {series.name for series in part.series(found)}
         own, rest = divided(rest, names)
-        if own.outcomes or own.series or own.unfinished:
+        if not own.is_empty:
             texts += [f"Computed for this: {spent(own)}.", ""]
         if len(texts) == begun:
             texts += ["Not recorded yet.", ""]

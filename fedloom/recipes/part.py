@@ -20,6 +20,11 @@ class Found:
     series: Mapping[str, Kept] = field(default_factory=dict)
     unfinished: Mapping[str, Outcome] = field(default_factory=dict)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is."""
+        return not (self.outcomes or self.series or self.unfinished)
+
 
 @dataclass(frozen=True)
 class Picture:
