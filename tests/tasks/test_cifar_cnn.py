@@ -6,6 +6,7 @@ from jax import lax
 
 from fedloom.tasks import cifar_cnn
 from fedloom.tasks.cifar_cnn import distorted, middle, normalised, pool
+from fedloom.tasks.task import Variables
 
 KEY = jax.random.key(0)
 IMAGE = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
@@ -42,6 +43,44 @@ def test_normalisation_by_hand() -> None:
         near = x[0, 0, 0, max(0, c - 4) : c + 5]
         expected = x[0, 0, 0, c] / (1 + 0.001 / 9 * (near**2).sum()) ** 0.75
         assert normalised(jnp.asarray(x))[0, 0, 0, c] == pytest.approx(expected, rel=1e-5)
+
+
+def in_the_tutorials_order(params: dict[str, dict[str, jax.Array]], x: jax.Array) -> jax.Array:
+    """Its layers one after another, by JAX's own operations."""
+
+    def convolved(name: str, h: jax.Array) -> jax.Array:
+        layer = params[name]
+        y = lax.conv_general_dilated(h, layer["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jax.nn.relu(y + layer["b"])
+
+    def pooled(h: jax.Array) -> jax.Array:
+        return lax.reduce_window(h, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+    h = normalised(pooled(convolved("convolution1", x)))
+    h = pooled(normalised(convolved("convolution2", h))).reshape(len(x), -1)
+    for name in ("dense1", "dense2"):
+        h = jax.nn.relu(h @ params[name]["w"] + params[name]["b"])
+    return h @ params["output"]["w"] + params["output"]["b"]
+
+
+def test_the_network_is_the_tutorials() -> None:
+    task = cifar_cnn()
+    variables = task.init(KEY)
+    biased = jax.tree.map(lambda a: a + 0.05 if a.ndim == 1 else a, variables.params)  # some gates open, some closed
+    rng = np.random.default_rng(1)
+    batch = {"x": jnp.asarray(rng.integers(0, 256, (4, 32, 32, 3)), jnp.uint8), "y": jnp.asarray([3, 0, 9, 3])}
+
+    def ours(params: dict[str, dict[str, jax.Array]]) -> jax.Array:
+        return task.metrics(Variables(params, {}), batch)["loss"].sum()
+
+    def theirs(params: dict[str, dict[str, jax.Array]]) -> jax.Array:
+        found = jax.nn.log_softmax(in_the_tutorials_order(params, jax.vmap(middle)(batch["x"])))
+        return -jnp.take_along_axis(found, batch["y"][:, None], axis=1).sum()
+
+    (found, mine), (wanted, plain) = (jax.jit(jax.value_and_grad(way))(biased) for way in (ours, theirs))
+    assert float(found) == pytest.approx(float(wanted), rel=1e-5)
+    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(plain), strict=True):
+        assert float(jnp.linalg.norm(one - other)) < 1e-4 * float(jnp.linalg.norm(other))
 
 
 def test_the_middle_is_whitened() -> None:
