@@ -10,11 +10,12 @@ from shutil import rmtree
 from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled
+from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import ACCURACY, Cell, Point, Trial
 from fedloom.recipes.conduct import Conduct
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Race
-from fedloom.runs.restore import standing
+from fedloom.runs.restore import Standing, standing
 from fedloom.runs.result import Run
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
@@ -121,7 +122,7 @@ class Course:
         """Those that run side by side: as many as fit, of those that are in the same round."""
         rounds = dict[int, list[Point]]()
         for point in points:
-            stored = standing(self.place(point))
+            stored = self.stored(point)
             rounds.setdefault(stored.round if stored else -1, []).append(point)
         for together in rounds.values():
             yield from (together[start : start + self.size] for start in range(0, len(together), self.size))
@@ -134,8 +135,16 @@ class Course:
 
     def ended(self, point: Point) -> Trial | None:
         """A run that had ended, but was not taken note of."""
-        stored = standing(self.place(point))
+        stored = self.stored(point)
         return Trial(*point, ending(stored.stopped), curve(stored.history)) if stored and stored.stopped else None
+
+    def stored(self, point: Point) -> Standing | None:
+        """How far a run had come, if it had begun."""
+        place = self.place(point)
+        try:
+            return standing(place)
+        except CheckpointError as error:
+            raise CheckpointError(f"{place} is damaged: delete it, and it is computed again") from error
 
     def place(self, point: Point) -> Path | None:
         """Where a run is kept."""

@@ -11,6 +11,7 @@ import fedloom.recipes.conduct as conduct
 import fedloom.runs.checkpoint as checkpoint
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
+from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Cell, Trial
 from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.racing import Course, Ended, failing, fewest, losing
@@ -169,6 +170,14 @@ def test_those_that_go_on_together_are_in_the_same_round(course: Course, tmp_pat
         checkpoint.write(tmp_path / f"toy-lr={lr:g}-seed=0", stored)
     groups = list(replace(course, conduct=Conduct(None, tmp_path)).groups([*POINTS, (5.0, 1.0, 0)]))
     assert groups == [[POINTS[0], POINTS[2]], [POINTS[1]], [(5.0, 1.0, 0)]]
+
+
+def test_a_run_under_way_that_is_damaged_is_told_of(course: Course, tmp_path: Path) -> None:
+    (tmp_path / "toy-lr=0.01-seed=0").mkdir()
+    for name in ("checkpoint.safetensors", "checkpoint.previous.safetensors"):
+        (tmp_path / "toy-lr=0.01-seed=0" / name).write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match=r"toy-lr=0.01-seed=0 is damaged: delete it, and it is computed again"):
+        next(replace(course, conduct=Conduct(None, tmp_path)).race(POINTS))
 
 
 def test_seconds_are_those_of_all_that_ran(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
