@@ -99,11 +99,15 @@ def read(name: str, folder: Path) -> Kept | None:
 
 
 def check(series: Series, kept: Kept, folder: Path) -> None:
-    """Raise a :class:`CheckpointError` if what is kept is of another experiment than the series'."""
+    """Raise a :class:`CheckpointError` if what is kept is of another experiment than the series', or no history where
+    that is what it keeps.
+    """
     path, was = folder / f"{series.name}.json", kept.about.get("experiment", {})
     precision = was.get("precision", series.experiment.precision)  # in whichever it was computed
     if was != series.experiment.replace(precision=precision).changed():
         raise CheckpointError(f"{path} is of another experiment ({was}): delete it, and it is computed again")
+    if series.make is None and len({len(values) for values in kept.columns.values()}) > 1:
+        raise CheckpointError(f"{path} is damaged (some columns are longer): delete it, and it is computed again")
 
 
 def shortened(value: float) -> float | None:

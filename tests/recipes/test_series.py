@@ -38,6 +38,13 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
             curves.read("a", tmp_path)
 
 
+def test_a_history_whose_columns_differ_in_length_is_told_of(tmp_path: Path) -> None:
+    kept = Kept("a", {"round": [0, 1], "test_loss": [2.5]}, {"experiment": QUICK.changed()})
+    with pytest.raises(CheckpointError, match=r"a.json is damaged \(some columns are longer\): delete it"):
+        curves.check(Series("a", QUICK), kept, tmp_path)
+    curves.check(Series("a", QUICK, lambda e, begin: {}), kept, tmp_path)  # noqa: ARG005
+
+
 def test_a_series_is_the_same_in_whichever_precision(tmp_path: Path) -> None:
     series = Series("one", Experiment(lr=0.2))
     kept = lambda **changes: Kept("one", {}, {"experiment": series.experiment.replace(**changes).changed()})  # noqa: E731
