@@ -62,8 +62,10 @@ def near(grids: Sequence[Grid], found: Found) -> dict[str, float]:
 
 
 def doubts(grids: Sequence[Grid], found: Found) -> str:
-    """Which numbers of some tables that are just below the paper's are not so with other seeds, or may not be."""
-    close = near(grids, found)
+    """Which numbers of some tables that are just below the paper's are not so with other seeds, or may not be; nothing
+    if what was run again was not looked for.
+    """
+    close = near(grids, found) if any(name.startswith("again-") for name in found.series) else {}
     kept = {name: found.series.get(f"again-{name}") for name in close}
     not_so = [f"`{name}`" for name, one in kept.items() if one and not mean(one) <= close[name]]
     waiting = [f"`{name}`" for name, one in kept.items() if one is None]
