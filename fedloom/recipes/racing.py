@@ -78,11 +78,10 @@ class Course:
             yield Ended(over, 0.0)  # whoever was in their group is charged with it
             self.forget(over if forgets else ())
         alone = self.each_alone(raced)
-        apart, before = over if alone else [], [*before, *over]
+        before = [*before, *(() if alone else over)]
         for group in self.groups([point for point in points if point not in {trial.point for trial in over}]):
             most = fewest(before, seeds, target) if capped else None
-            rivals = [trial for trial in before if trial not in apart]
-            runs = self.run(group, target, most, (losing if raced else failing)(target, group, rivals))
+            runs = self.run(group, target, most, (losing if raced else failing)(target, group, before))
             done = [not run.stopped.startswith("interrupted") for run in runs]
             trials = [
                 Trial(*point, ending(run.stopped), curve(run.history))
@@ -92,7 +91,7 @@ class Course:
             yield Ended(trials, took if all(done) else 0.0)
             self.forget(trials if forgets else ())
             self.conduct.whole(runs)
-            apart, before = [*apart, *trials] if alone else apart, [*before, *trials]
+            before = [*before, *(() if alone else trials)]
 
     def each_alone(self, raced: bool) -> bool:
         """Whether those that run together are not measured against each other: side by side, unless they race, for who

@@ -15,6 +15,10 @@ SCALES = {"unit": "0 to 1", "centred": "-1 to 1", "standard": "mean 0, deviation
 WHERE = {"iid": "on IID data", "shards": "on shards", "natural": "by role"}
 
 RUN_TWICE = "cnn", "iid", 0.5, None
+PLAINLY = {
+    "cnn": "a CNN's as in the tutorial that its layers are from, and that tutorial's pixels from 0 to 1",
+    "lstm": "an LSTM's as libraries usually draw them",
+}
 
 Way = Callable[[Setting], Setting]
 
@@ -86,14 +90,16 @@ def precision() -> Part:
 
 def twice(found: Found) -> str:
     """That one cell was computed anew in float32 because it missed."""
-    setting = next(s for s in dict(settings1()) if (s.model, s.partition, s.fraction, s.batch_size) == RUN_TWICE)
+    kinds = {(s.model, s.partition, s.fraction, s.batch_size): (s, entry) for s, entry in settings1()}
+    setting, entry = kinds[RUN_TWICE]
     usual, rounded = (found.outcomes.get(s.name) for s in (setting, replace(setting, precision="bfloat16")))
     if not usual or not rounded:
         return ""
     return (
         f"`{setting.name}` was at first in the table as computed in bfloat16, with finer steps of rates: "
-        f"{rounded.rounds(0.99):.1f} rounds, where the paper has 164. It was run again in float32 because of that, and "
-        f"{usual.rounds(0.99):.1f} is what the table counts; others with a star were not run again."
+        f"{counted(rounded, entry.target)} rounds, where the paper has {entry.published['paper']}. It was run again in "
+        f"float32 because of that, and {counted(usual, entry.target)} is what the table counts; others with a star "
+        "were not run again."
     )
 
 
@@ -121,20 +127,20 @@ def why_2nn(found: Found) -> str:
 
 def why_weights(found: Found) -> str:
     """What weights that are drawn in another way do, as far as that is recorded."""
-    entries, told = dict(settings2()), []
+    entries, told, drawn = dict(settings2()), [], dict[str, str]()
     for setting in changed_weights(entries):
         usual, other = (found.outcomes.get(s.name) for s in (setting, plain(setting)))
         if usual and other:
             target, paper = entries[setting].target, entries[setting].published["paper"]
             who, took = f"the {setting.model.upper()} {WHERE[setting.partition]}", counted(other, target)
             told.append(f"{who} takes {took} (as in the tables {counted(usual, target)}, the paper {paper:,})")
+            drawn[setting.model] = PLAINLY[setting.model]
     if not told:
         return ""
     return (
-        "Nor does the paper say how weights are drawn. At C = 0.1, E = 1 and B = 10, with a CNN's as in the tutorial "
-        "that its layers are from, and with that tutorial's pixels from 0 to 1 (an LSTM's as libraries usually draw "
-        f"them): {'; '.join(told)}. Whatever the paper's were, weights and pixels may be all that is between its "
-        "numbers and ours."
+        "Nor does the paper say how weights are drawn. At C = 0.1, E = 1 and B = 10, with "
+        f"{' and '.join(drawn.values())}: {'; '.join(told)}. Whatever the paper's were, that may be all that is "
+        "between its numbers and ours."
     )
 
 
