@@ -18,7 +18,7 @@ PUBLISHED = Path(__file__).parent / "published" / "mcmahan2017.json"
 RATES = {("2nn", 10): 0.1, ("2nn", None): 0.464, ("cnn", 10): 0.1, ("cnn", 50): 0.215, ("cnn", None): 0.1,
          ("lstm", 10): 2.15, ("lstm", 50): 2.15, ("lstm", None): 2.15}  # fmt: skip
 """Model and batch size → a learning rate to begin with."""
-LONGEST = {"2nn": 3000, "cnn": 400}  # rounds where the paper gives none
+LONGEST = {"2nn": 3000, "cnn": 800}  # rounds where the paper gives none
 SHORTEST = 100  # rounds that any cell may take
 PIXELS = {"2nn": "unit", "cnn": "standard", "lstm": "unit"}
 """Model → how pixels are scaled for the tables, where there are any."""

@@ -95,8 +95,11 @@ class Tuning:
         return Outcome(self.cell.name, fair, {}).winner(target)
 
     def compare(self, settings: Sequence[tuple[float, float]]) -> None:
-        """Run some rates and decays with the first seeds, raced against each other and those before."""
-        points = [(*setting, seed) for setting in settings for seed in range(self.first)]
+        """Run some rates and decays with the first seeds, raced against each other and those before; the likeliest
+        first, for where not all fit side by side, the others then stop as soon as they cannot win.
+        """
+        likely = sorted(settings, key=lambda setting: abs(round(24 * np.log10(setting[0] / self.cell.rate))))
+        points = [(*setting, seed) for setting in likely for seed in range(self.first)]
         self.run(points, True, self.cell.targets[-1], capped=True)
 
     def run(

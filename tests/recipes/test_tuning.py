@@ -74,6 +74,21 @@ def test_a_rate_that_fails_with_some_seed_gives_way_to_a_smaller(generated: Call
     assert len({(t.lr, t.decay, t.seed) for t in found.trials}) == len(found.trials)
 
 
+def test_the_likeliest_rate_runs_first(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = list[float]()
+
+    def race(_: Course, points: Sequence[Point], *_others: Any) -> Iterator[Ended]:
+        ran.extend(lr for lr, *_ in points)
+        yield Ended([Trial(*point, "", ((0, 0.5),)) for point in points], 1.0)
+
+    monkeypatch.setattr(Course, "race", race)
+    tuning.tune(Course(Cell("toy", Experiment(), rate=0.1), generated([5]), compiled()), rates=3, seeds=1)
+    assert ran[0] == 0.1
+    assert sorted(ran[:3]) == [0.0464, 0.1, 0.215]
+
+
 @pytest.mark.usefixtures("scripted")
 def test_what_nobody_reaches_is_not_repeated(generated: Callable[..., FederatedData]) -> None:
     found = tuning.tune(Course(Cell("toy", Experiment(), rate=1e4), generated([5]), compiled()), rates=1, seeds=3)
@@ -144,7 +159,7 @@ def test_a_finer_grid_has_the_best_decay(
     cell = Cell("toy", Experiment(), rate=0.1, decays=(1.0, 0.5), goal=10)
     found = tuning.tune(Course(cell, generated([5]), compiled()), seeds=1)
     assert found.winner(0.99) == (0.1, 0.5)
-    coarse = [(lr, decay) for lr in (0.0464, 0.1, 0.215) for decay in (1.0, 0.5)]
+    coarse = [(lr, decay) for lr in (0.1, 0.0464, 0.215) for decay in (1.0, 0.5)]
     assert asked == [*coarse, (0.0681, 0.5), (0.147, 0.5)]
 
 
@@ -161,7 +176,7 @@ def test_the_step_of_a_grid_is_that_of_its_widening(
     monkeypatch.setattr(tuning, "WIDEST", 2)
     cell = Cell("toy", Experiment(), rate=0.316, step=0.5)
     tuning.tune(Course(cell, generated([5]), compiled()), seeds=1)
-    assert asked[:5] == [0.215, 0.316, 0.464, 0.147, 0.1]
+    assert asked[:5] == [0.316, 0.215, 0.464, 0.147, 0.1]
 
 
 def test_where_a_rate_decays_a_seed_that_fails_is_not_repeated_with_a_smaller(
@@ -212,7 +227,7 @@ def test_what_had_ended_before_an_interrupt_is_kept(
     cell, file = Cell("toy", TOY, rate=0.1, targets=(0.8,)), tmp_path / "toy.partial"
     with pytest.raises(KeyboardInterrupt):
         tuning.tune(Course(cell, generated([20] * 6, test=200), compiled()), rates=2, seeds=2, partial=Partial(file))
-    assert [point for point, _ in Partial(file).trials] == [(0.0464, 1.0, 0)]
+    assert [point for point, _ in Partial(file).trials] == [(0.1, 1.0, 0)]
 
 
 def test_an_easier_target_is_repeated_no_further_than_that(
