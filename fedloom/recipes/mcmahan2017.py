@@ -218,7 +218,7 @@ far: not with all seeds yet.
 
 What favours us: the rate is chosen by the rounds that are reported, as the paper did. Where our number is above the
 paper's (the smaller, where both of its tables have the cell), more rates are tried but for CIFAR-10: a finer grid about
-the best one, then every seed with every rate that got there. Numbers just below the paper's are therefore run again
+the best one, then every seed with every rate that is near it. Numbers just below the paper's are therefore run again
 with seeds that chose nothing ("Do numbers near the paper's hold?", below). And what the paper does not say is our
 choice, the faster of what was tried for the CNN and the LSTM: the CNN sees pixels with mean 0 and deviation 1
 (`--inputs standard`), and an LSTM's weights for its inputs, and its embedding, are drawn larger than libraries draw

@@ -16,6 +16,7 @@ from fedloom.recipes.racing import Course
 
 WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
+NEARLY = 1.25  # times the best's rounds with the first seeds, up to which a rate may be the best with all
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
 
@@ -42,8 +43,9 @@ def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | N
     """The trials of a cell: a race of rates with each of its decays, and for each target the best with every seed.
 
     Where the best rate failed with some seed, and the one that did not is at the grid's edge, the grid is widened once
-    more. Where it all takes more rounds than the cell's goal, a grid twice as fine about the best rate; if it takes few
-    more then, again; and at last every seed with every rate that got there, for one seed may not tell which is best.
+    more. Where it all takes more rounds than the cell's goal, a grid twice as fine about the best rate, before anything
+    is repeated if the first seeds tell; if it takes few more then, again; and at last every seed with every rate that
+    is near the best, for one seed may not tell which is best.
 
     Arguments:
         course: what to reach, with which data, and where it runs.
@@ -59,15 +61,16 @@ def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | N
         new = wider([lr for lr, _ in tuning.found.settings], best, cell.step)
         if not new:
             break
+    if tuning.over() > 1:
+        tuning.refine(FINER[0][0])
     tuning.repeat()
     tuning.widen()
     for step, most in FINER:
         if 1 < tuning.over() <= most:
-            best, decay = tuning.leader(cell.targets[-1])
-            tuning.compare([(neighbour(best, side * step * cell.step), decay) for side in (-1, 1)])
+            tuning.refine(step)
             tuning.repeat()
     if tuning.over() > 1:
-        tuning.repeat_all(tuning.found.settings)
+        tuning.repeat_all(tuning.contenders())
     return tuning.found
 
 
@@ -101,6 +104,11 @@ class Tuning:
         likely = sorted(settings, key=lambda setting: abs(round(24 * np.log10(setting[0] / self.cell.rate))))
         points = [(*setting, seed) for setting in likely for seed in range(self.first)]
         self.run(points, True, self.cell.targets[-1], capped=True)
+
+    def refine(self, step: float) -> None:
+        """Run the rates next to the best, in such a step of the grid's."""
+        best, decay = self.leader(self.cell.targets[-1])
+        self.compare([(neighbour(best, side * step * self.cell.step), decay) for side in (-1, 1)])
 
     def run(
         self,
@@ -161,6 +169,15 @@ class Tuning:
             if all(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
                 self.run([point for point in every if not self.got_there(point, target)], False, target)
+
+    def contenders(self) -> list[tuple[float, float]]:
+        """The rates and decays whose first seeds took few more rounds to the last target than the best's."""
+        target, took = self.cell.targets[-1], dict[tuple[float, float], float]()
+        for setting in self.found.settings:
+            first = [t.crossing(target) for t in self.trials if t.setting == setting and t.seed < self.first]
+            if None not in first:
+                took[setting] = float(np.mean([rounds for rounds in first if rounds is not None]))
+        return [setting for setting, rounds in took.items() if rounds <= NEARLY * min(took.values())]
 
     def over(self) -> float:
         """How many times the goal's rounds it takes; 0 where there is no goal."""

@@ -144,6 +144,23 @@ def test_a_race_is_over_when_the_fastest_before_was_there(
     assert min(cap for _, cap in caps) < TOY.rounds
 
 
+def test_finer_rates_are_tried_before_any_is_repeated_and_those_far_behind_are_not(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took, ran = {0.1: 20, 0.0681: 26, 0.147: 24}, list[tuple[float, int]]()
+
+    def race(_: Course, points: Sequence[Point], *_others: Any) -> Iterator[Ended]:
+        ran.extend((lr, seed) for lr, _, seed in points)
+        yield Ended([Trial(*point, "", ((0, 0.5), (took[point[0]], 0.99)) if point[0] in took else ((0, 0.5),))
+               for point in points], 1.0)  # fmt: skip
+
+    monkeypatch.setattr(Course, "race", race)
+    tuning.tune(Course(Cell("toy", Experiment(), rate=0.1, goal=10), generated([5]), compiled()), seeds=2)
+    assert ran[:3] == [(0.1, 0), (0.0464, 0), (0.215, 0)]
+    assert sorted(ran[3:5]) == [(0.0681, 0), (0.147, 0)]
+    assert ran[5:] == [(0.1, 1), (0.147, 1)]  # 0.0681 took more than 1.25 times as long
+
+
 def test_a_finer_grid_has_the_best_decay(
     generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
 ) -> None:
