@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 PIECES = {"cpu": 200}  # examples of a whole set that are computed at once, by device
 LARGEST = 1000  # and on accelerators, which want many
-SHORT = 0.5  # rows that pieces of batches may be short by, over the examples there are
+SHORT = 2 / 3  # rows that pieces of batches may be short by, over the examples there are
+ROUND = 16  # rows of which such pieces are multiples: others are slower to multiply, and no smaller for a GPU
 
 
 def momentum(lr: Any) -> optax.GradientTransformation:
@@ -83,7 +84,8 @@ class Sgd(Local):
         """How many examples one step computes on, for clients of these sizes.
 
         With B = ∞ a batch is computed in pieces: small enough for the memory, and so small that the rows by which
-        clients' last pieces are short are at most half of the examples.
+        clients' last pieces are short are at most two thirds of the examples. Much smaller ones would take more steps,
+        and an accelerator takes hardly longer for a few rows than for many.
         """
         largest = int(sizes.max())
         if self.batch_size is not None:
@@ -91,8 +93,7 @@ class Sgd(Local):
         pieces = -(-largest // (self.microbatch or PIECES.get(jax.default_backend(), LARGEST)))
         rows = -(-largest // pieces)
         while int((-(-sizes // rows) * rows).sum()) > (1 + SHORT) * int(sizes.sum()):
-            pieces *= 2
-            rows = -(-largest // pieces)
+            rows = (rows - 1) // ROUND * ROUND or -(-rows // 2)
         return rows
 
     def rate(self, round: Int[Array, ""]) -> Float[Array, ""]:

@@ -53,7 +53,8 @@ def test_a_batch_larger_than_every_client_is_cut() -> None:
 def test_a_whole_set_is_computed_in_pieces_that_small_clients_fill() -> None:
     local, sizes = sgd(batch_size=None, microbatch=200), np.array([640] + [12] * 99)
     rows = local.rows(sizes)
-    assert rows == 20  # 640 in 4, 8, 16, 32 pieces: 99 × 12 + 640 = 1,828 examples in 2,620 rows
+    assert rows == 16  # 99 × 12 + 640 = 1,828 examples in (99 + 40) × 16 = 2,224 rows; by 32 they would be 3,808
+    assert local.rows(np.array([3, 3, 12])) == 6  # fewer than 16: halves
     assert local.rows(np.full(100, 600)) == 200
 
 
