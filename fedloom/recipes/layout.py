@@ -58,7 +58,7 @@ def filled(
 ) -> list[list[str]]:
     """The texts of a table: in each cell everybody's rounds, ours with their standard error over seeds and with a star
     where they were trained in bfloat16, and in brackets how many times fewer than in the first row of the column; of
-    cells under way, the rounds so far.
+    cells under way, the rounds so far, if somebody is there: those that lose end first, and tell nothing.
     """
     lines, known = [], {**(unfinished or {}), **found}
     for row, entries in grid.rows:
@@ -73,9 +73,10 @@ def filled(
                 if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
-                underway = " so far" if who == "ours" and entry.cell in known and entry.cell not in found else ""
                 shown = _shown(who, entry, entry.number(who, known), known)
-                told.append(f"{called} {shown}{underway}{gain}")
+                if who == "ours" and entry.cell in known and entry.cell not in found:
+                    shown = f"{shown} so far" if _is_there(entry, known[entry.cell]) else "–"
+                told.append(f"{called} {shown}{gain}")
             texts.append("\n".join(told))
         lines.append(texts)
     return lines
@@ -92,6 +93,10 @@ def _shown(who: str, entry: Entry, number: float | None, found: Mapping[str, Out
     if there := [rounds for trial in chosen if (rounds := trial.crossing(entry.target)) is not None]:
         return f"{np.mean(there) * entry.unit:,.0f}{rounded} with {len(there)} of {len(chosen)} seeds"
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
+
+
+def _is_there(entry: Entry, ours: Outcome) -> bool:
+    return any(trial.reached(entry.target) is not None for trial in ours.trials)
 
 
 def _spread(entry: Entry, ours: Outcome | None) -> str:
