@@ -58,8 +58,8 @@ def main(
             environment = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()}
             command = [sys.executable, __file__, "--here", "--steps", str(steps)]
             ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            said = ran.stdout if ran.returncode == 0 else ran.stderr
-            print(f"{name}: {(said.strip().splitlines() or ['nothing'])[-1]}", flush=True)
+            said = ran.stdout if ran.returncode == 0 else f"failed: {ran.stderr[-400:]}"
+            print(f"{name}: {said.strip()}", flush=True)
 
 
 if __name__ == "__main__":

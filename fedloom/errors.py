@@ -2,7 +2,7 @@
 
 FedloomError
 ├── ArgumentError     a value that cannot be used: names the argument, the requirement and the value
-│   └── UnknownName   a name that is not known: lists the choices
+│   └── UnknownName   a name that is not known: lists the choices, or the nearest of very many
 ├── MissingExtra      a library that is not installed: says which extra brings it
 ├── DataError         bad data: names the column, the row and the client where known
 ├── DivergedError     the loss became NaN or infinite: names the round and the learning rate
@@ -13,11 +13,13 @@ FedloomError
 """
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
+MANY, NEAREST = 60, 6  # names of which only some are listed, and how many
 
 
 class FedloomError(Exception):
@@ -33,10 +35,13 @@ class ArgumentError(FedloomError, ValueError):
 
 
 class UnknownName(ArgumentError):
-    """A name that is not known; the message lists those that are."""
+    """A name that is not known; the message lists those that are, or the nearest where there are very many."""
 
     def __init__(self, argument: str, name: object, choices: Iterable[str]) -> None:
-        super().__init__(argument, "one of " + ", ".join(sorted(choices)), name)
+        known = sorted(choices)
+        nearest = get_close_matches(str(name), known, NEAREST, cutoff=0.0)
+        listed = f"{len(known)}, the nearest being {', '.join(nearest)}" if len(known) > MANY else ", ".join(known)
+        super().__init__(argument, f"one of {listed}", name)
 
 
 class MissingExtra(FedloomError, ImportError):

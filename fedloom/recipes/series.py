@@ -83,8 +83,20 @@ def write(kept: Kept, folder: Path) -> None:
     write_text(folder / f"{kept.name}.json", text.replace('"columns"', '\n"columns"').replace("], ", "],\n") + "\n")
 
 
+class Recorded(dict[str, Sequence[float]]):
+    """The columns in a file: whoever asks for one that is missing is told which file to delete."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        super().__init__(columns)
+        self.path = path
+
+    def __missing__(self, name: str) -> Sequence[float]:
+        raise CheckpointError(f"{self.path} is damaged (no column {name!r}): delete it, and it is computed again")
+
+
 def read(name: str, folder: Path) -> Kept | None:
     """What is kept of a series, or ``None``."""
+    path = folder / f"{name}.json"
 
     def made(content: dict[str, Any]) -> Kept:
         columns = {
@@ -93,9 +105,9 @@ def read(name: str, folder: Path) -> Kept | None:
         }
         if not columns:
             raise ValueError("it has no columns")
-        return Kept(name, columns, made_so(content, "series", name))
+        return Kept(name, Recorded(path, columns), made_so(content, "series", name))
 
-    return recorded(folder / f"{name}.json", made)
+    return recorded(path, made)
 
 
 def check(series: Series, kept: Kept, folder: Path) -> None:

@@ -51,3 +51,12 @@ def test_a_series_is_the_same_in_whichever_precision(tmp_path: Path) -> None:
     curves.check(series, kept(precision="bfloat16"), tmp_path)
     with pytest.raises(CheckpointError, match="is of another experiment"):
         curves.check(series, kept(precision="bfloat16", lr=0.3), tmp_path)
+
+
+def test_a_column_that_is_missing_names_the_file(tmp_path: Path) -> None:
+    curves.write(Kept("a", {"theta": [0.0]}, {}), tmp_path)
+    kept = curves.read("a", tmp_path)
+    assert kept is not None
+    assert kept.columns["theta"] == [0.0]
+    with pytest.raises(CheckpointError, match=r"a.json is damaged \(no column 'shared'\): delete it"):
+        kept.columns["shared"]
