@@ -16,6 +16,7 @@ import typer
 from stepping import seconds
 
 import fedloom as fl
+from fedloom.errors import choose
 from fedloom.tasks.mixed import mixed
 
 convolve = import_module("fedloom.tasks.convolve")
@@ -26,7 +27,12 @@ FORMS = {
     "kernels, pixels": (True, False),
 }
 SHAPES = {"cifar-cnn": (32, 32, 3), "cnn": (28, 28)}
-SETTINGS = [("cifar-cnn", 1, 5000), ("cifar-cnn", 6, 100), ("cifar-cnn", 10, 50), ("cnn", 10, 600)]
+SETTINGS = {
+    "cifar-fedsgd": ("cifar-cnn", 1, 5000),
+    "cifar-sgd": ("cifar-cnn", 6, 100),
+    "cifar-fedavg": ("cifar-cnn", 10, 50),
+    "cnn-whole": ("cnn", 10, 600),
+}
 
 
 def batch(shape: tuple[int, ...], models: int, images: int) -> dict[str, np.ndarray]:
@@ -37,6 +43,7 @@ def batch(shape: tuple[int, ...], models: int, images: int) -> dict[str, np.ndar
 
 
 def main(
+    only: Annotated[str, typer.Option(help="some of the settings, comma-separated")] = ",".join(SETTINGS),
     steps: Annotated[int, typer.Option(help="steps of each form")] = 20,
     precision: Annotated[str, typer.Option(help="float32 or bfloat16")] = "float32",
 ) -> None:
@@ -46,14 +53,15 @@ def main(
     tasks = {"cifar-cnn": fl.tasks.cifar_cnn(), "cnn": fl.tasks.cnn()}
     fits = convolve.blocks.fit
     print(f"{jax.devices()[0].device_kind}, {precision}, JAX {jax.__version__}")
-    for name, models, images in SETTINGS:
+    for setting in only.split(","):
+        name, models, images = choose("only", setting, SETTINGS)
         for form, (kernels, blocks) in FORMS.items():
             convolve.is_busy = lambda *_, kernels=kernels: kernels
             convolve.blocks.fit = fits if blocks else lambda *_: False
             task = mixed(tasks[name]) if precision == "bfloat16" else tasks[name]
             jax.clear_caches()
             each = seconds(task, batch(SHAPES[name], models, images), steps) / (models * images)
-            print(f"{name}, {models} × {images}: {form}: {1e6 * each:.2f} µs an image", flush=True)
+            print(f"{setting}, {models} × {images}: {form}: {1e6 * each:.2f} µs an image", flush=True)
 
 
 if __name__ == "__main__":

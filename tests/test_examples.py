@@ -64,7 +64,7 @@ def few_colours(folder: Path) -> None:
     ("name", "arguments", "needs", "left"),
     [
         pytest.param("flax_transformer", ["1", "1000"], ["flax"], [], marks=pytest.mark.slow),
-        ("sklearn_csv", ["1"], ["sklearn"], ["people.csv"]),
+        pytest.param("sklearn_csv", ["1"], ["sklearn"], ["people.csv"], marks=pytest.mark.slow),
         ("search", ["1", "1"], ["optuna"], []),
         pytest.param("keras_cnn", ["1", "2000"], ["keras"], ["mnist.keras"], marks=pytest.mark.slow),
         ("torch_resnet", ["1", "1"], ["torch", "torchax"], ["resnet.pt"]),
