@@ -22,7 +22,7 @@ from fedloom.runs.stopping import Stop
 from fedloom.runs.sweep import with_number
 
 LAG = 1.5  # whoever takes so many times the leader's rounds to an accuracy has lost, once the leader is near the target
-PATIENCE = 2.5  # the same where rates decay: a large one is slow until it has become small, and may be the best then
+PATIENCE = 2.5  # the same where rates decay, and a large one is slow until it has become small; or where chance decides
 SLACK = 1.5  # times the rounds of the slowest seed that another rate may take with one of its seeds
 FAILED = 3  # and whoever takes so many times the rounds of another seed at the same rate has failed
 WARM = 5  # evaluations before anybody can lose
@@ -81,7 +81,8 @@ class Course:
         before = [*before, *(() if alone else over)]
         for group in self.groups([point for point in points if point not in {trial.point for trial in over}]):
             most = fewest(before, seeds, target) if capped else None
-            runs = self.run(group, target, most, (losing if raced else failing)(target, group, before))
+            rule = losing(target, group, before, self.lag(group)) if raced else failing(target, group, before)
+            runs = self.run(group, target, most, rule)
             done = [not run.stopped.startswith("interrupted") for run in runs]
             trials = [
                 Trial(*point, ending(run.stopped), curve(run.history))
@@ -92,6 +93,15 @@ class Course:
             self.forget(trials if forgets else ())
             self.conduct.whole(runs)
             before = [*before, *(() if alone else trials)]
+
+    @property
+    def one_of_many(self) -> bool:
+        """Whether a cohort is one client of many: how a rate does in any one round is mostly chance then."""
+        return len(self.data) > 1 and self.cell.experiment.build_algorithm().cohort(len(self.data)) == 1
+
+    def lag(self, points: Sequence[Point]) -> float:
+        """How many times the leader's rounds it may take."""
+        return PATIENCE if self.one_of_many or any(decay != 1 for _, decay, _ in points) else LAG
 
     def each_alone(self, raced: bool) -> bool:
         """Whether those that run together are not measured against each other: side by side, unless they race, for who
@@ -189,14 +199,13 @@ def curve(history: History) -> tuple[tuple[int, float], ...]:
 
 
 def losing(
-    target: float, points: Sequence[Point], rivals: Sequence[Trial]
+    target: float, points: Sequence[Point], rivals: Sequence[Trial], lag: float = LAG
 ) -> Callable[[Sequence[History]], Collection[int]]:
     """Who need not go on: everybody, once a rate has reached the target with all its seeds; and rates that, with some
     seed, are far behind a leader that is near the target (at nine tenths of it, with at most twice its errors).
     """
     near, settings = max(1 - 2 * (1 - target), 0.9 * target), [(lr, decay) for lr, decay, _ in points]
     failed = {t.setting for t in rivals if t.reached(target) is None}
-    lag = LAG if all(decay == 1 for _, decay in settings) else PATIENCE
 
     def over(histories: Sequence[History]) -> Collection[int]:
         there = [h.reached(ACCURACY, target) is not None for h in histories]

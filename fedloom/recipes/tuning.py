@@ -84,8 +84,7 @@ class Tuning:
         several = course.engine.group(data, e.build_task(data), e.build_algorithm()) > 1
         # Rates are compared with one seed; with all where a cohort is one client of many, which leaves an accelerator
         # idle and rates' merits to chance.
-        one_of_many = len(data) > 1 and e.build_algorithm().cohort(len(data)) == 1
-        self.first = seeds if several and one_of_many else 1
+        self.first = seeds if several and course.one_of_many else 1
 
     @property
     def found(self) -> Outcome:

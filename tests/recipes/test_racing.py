@@ -14,7 +14,7 @@ from fedloom.engines import Compiled, compiled
 from fedloom.errors import CheckpointError
 from fedloom.recipes.cell import Cell, Trial
 from fedloom.recipes.conduct import Begin, Conduct
-from fedloom.recipes.racing import Course, Ended, failing, fewest, losing
+from fedloom.recipes.racing import LAG, PATIENCE, Course, Ended, failing, fewest, losing
 from fedloom.runs import Experiment
 from fedloom.runs.history import History
 from fedloom.runs.restore import standing
@@ -74,12 +74,22 @@ def test_who_is_slower_than_the_slowest_seed_of_another_is_not_waited_for() -> N
     assert fewest(trials, 3, 0.99) is None
 
 
-def test_whoever_decays_may_be_slow_at_first() -> None:
+def test_whoever_is_given_patience_may_be_slow_at_first() -> None:
     steady = [Trial(0.1, 0.9, 0, "", tuple((i, 0.1 * min(i, 9)) for i in range(16)))]  # 50 % in round 5
     half = lambda rounds: history(*([0.0] * 4 + [0.5] * (rounds - 3)))  # noqa: E731
-    over = losing(0.9, [(0.2, 0.9, 0)], steady)
+    over = losing(0.9, [(0.2, 0.9, 0)], steady, PATIENCE)
     assert list(over([half(12)])) == []
     assert list(over([half(13)])) == [0]  # more than 2.5 · 5
+
+
+def test_rates_that_decay_and_cohorts_of_one_client_are_given_patience(
+    course: Course, generated: Callable[..., FederatedData]
+) -> None:
+    assert course.lag([(0.1, 1.0, 0)]) == LAG
+    assert course.lag([(0.1, 1.0, 0), (0.1, 0.9, 0)]) == PATIENCE
+    one = replace(course, cell=replace(course.cell, experiment=TOY.replace(fraction=0.0)))
+    assert one.lag([(0.1, 1.0, 0)]) == PATIENCE
+    assert replace(one, data=generated([120], test=200)).lag([(0.1, 1.0, 0)]) == LAG  # it has all data
 
 
 def test_a_rate_that_failed_before_with_another_seed_does_not_end_a_race() -> None:
