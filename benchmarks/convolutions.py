@@ -16,7 +16,8 @@ import typer
 from stepping import seconds
 
 import fedloom as fl
-from fedloom.errors import choose
+from fedloom.errors import FedloomError, choose
+from fedloom.runs import Experiment
 from fedloom.tasks.mixed import mixed
 
 convolve = import_module("fedloom.tasks.convolve")
@@ -48,13 +49,17 @@ def main(
     precision: Annotated[str, typer.Option(help="float32 or bfloat16")] = "float32",
 ) -> None:
     """Time them, and print microseconds an image."""
+    try:
+        chosen = {name: choose("only", name, SETTINGS) for name in only.split(",")}
+        Experiment(precision=precision)  # which knows the choices
+    except FedloomError as error:
+        raise typer.BadParameter(str(error)) from None
     if jax.default_backend() == "cpu":
         raise typer.BadParameter("an accelerator is needed: on a CPU all forms are the same")
     tasks = {"cifar-cnn": fl.tasks.cifar_cnn(), "cnn": fl.tasks.cnn()}
     fits = convolve.blocks.fit
     print(f"{jax.devices()[0].device_kind}, {precision}, JAX {jax.__version__}")
-    for setting in only.split(","):
-        name, models, images = choose("only", setting, SETTINGS)
+    for setting, (name, models, images) in chosen.items():
         for form, (kernels, blocks) in FORMS.items():
             convolve.is_busy = lambda *_, kernels=kernels: kernels
             convolve.blocks.fit = fits if blocks else lambda *_: False

@@ -24,7 +24,7 @@ FLAGS = {
     "no command buffers": "--xla_gpu_enable_command_buffer=",
     "loops as command buffers": f"--xla_gpu_enable_command_buffer={COMMANDS},WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
     "no Triton": "--xla_gpu_enable_triton_gemm=false",
-    "no Triton, cuBLASLt": "--xla_gpu_enable_triton_gemm=false --xla_gpu_enable_cublaslt=true",
+    "cuBLASLt": "--xla_gpu_enable_triton_gemm=false --xla_gpu_enable_cublaslt=true",
     "every Triton tile": "--xla_gpu_exhaustive_tiling_search=true",
 }
 SIZES = [(122, 68), (122, 50), (51, 64), (36, 10)]
@@ -52,6 +52,8 @@ def main(
             raise typer.BadParameter("an accelerator is needed: these are its flags")
         print(json.dumps(timed(SIZES, steps)))
         return
+    if only not in (None, *FLAGS):
+        raise typer.BadParameter(f"only must be one of {', '.join(FLAGS)}, but is {only!r}")
     print("models × lines:", ", ".join(f"{models} × {lines}" for models, lines in SIZES))
     for name, flags in FLAGS.items():
         if only in (None, name):

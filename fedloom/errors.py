@@ -39,9 +39,9 @@ class UnknownName(ArgumentError):
 
     def __init__(self, argument: str, name: object, choices: Iterable[str]) -> None:
         known = sorted(choices)
-        nearest = get_close_matches(str(name), known, NEAREST, cutoff=0.0)
-        listed = f"{len(known)}, the nearest being {', '.join(nearest)}" if len(known) > MANY else ", ".join(known)
-        super().__init__(argument, f"one of {listed}", name)
+        few = known if len(known) <= MANY else get_close_matches(str(name), known, NEAREST, cutoff=0.0)
+        many = f"{len(known)} names, the nearest being " * (len(known) > MANY)
+        super().__init__(argument, f"one of {many}{', '.join(few)}", name)
 
 
 class MissingExtra(FedloomError, ImportError):

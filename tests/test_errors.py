@@ -13,5 +13,5 @@ def test_of_very_many_choices_the_nearest_are_listed() -> None:
     with pytest.raises(UnknownName) as caught:
         raise UnknownName("only", "cell-7x", names)
     said = str(caught.value)
-    assert said.startswith(f"only must be one of {MANY + 1}, the nearest being cell-7, ")
+    assert said.startswith(f"only must be one of {MANY + 1} names, the nearest being cell-7, ")
     assert said.count("cell-") == 7  # six, and what was asked for

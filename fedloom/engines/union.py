@@ -19,14 +19,13 @@ from jax import lax
 from fedloom.algorithms import Algorithm, Method
 from fedloom.engines.axes import over
 from fedloom.engines.store import View
-from fedloom.local.sgd import Sgd
+from fedloom.local.sgd import ROUND, Sgd
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
 
 PIECES = 8  # of an average cohort of unequal clients: half of the last is idle, on average
-ROUND = 16  # rows to a multiple of which such pieces are rounded up: an odd number of rows is slow to multiply
 
 
 def takes_one_step(task: Task, algorithm: Method, example: Batch) -> bool:

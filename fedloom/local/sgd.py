@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PIECES = {"cpu": 200}  # examples of a whole set that are computed at once, by device
 LARGEST = 1000  # and on accelerators, which want many
 SHORT = 2 / 3  # rows that pieces of batches may be short by, over the examples there are
-ROUND = 16  # rows of which such pieces are multiples: others are slower to multiply, and no smaller for a GPU
+ROUND = 16  # rows of which pieces of unequal clients are multiples: other numbers are slow to multiply
 
 
 def momentum(lr: Any) -> optax.GradientTransformation:

@@ -35,8 +35,16 @@ def neighbour(rate: float, step: float) -> float:
     >>> neighbour(0.1, 1), neighbour(0.215, -2), neighbour(0.1, 0.5), neighbour(0.147, 0.25)
     (0.215, 0.0464, 0.147, 0.178)
     """
-    exponent = round(24 * np.log10(rate)) / 8 + step
-    return float(f"{10 ** (exponent / 3):.3g}")
+    return float(f"{10 ** ((place(rate) + step) / 3):.3g}")
+
+
+def place(rate: float) -> float:
+    """Where a rate is: how many steps of 10^(1/3), to an eighth of one, it is from 1.
+
+    >>> place(0.1), place(0.215), place(0.147)
+    (-3.0, -2.0, -2.5)
+    """
+    return round(24 * np.log10(rate)) / 8
 
 
 def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | None = None) -> Outcome:
@@ -100,7 +108,7 @@ class Tuning:
         """Run some rates and decays with the first seeds, raced against each other and those before; the likeliest
         first, for where not all fit side by side, the others then stop as soon as they cannot win.
         """
-        likely = sorted(settings, key=lambda setting: abs(round(24 * np.log10(setting[0] / self.cell.rate))))
+        likely = sorted(settings, key=lambda setting: abs(place(setting[0]) - place(self.cell.rate)))
         points = [(*setting, seed) for setting in likely for seed in range(self.first)]
         self.run(points, True, self.cell.targets[-1], capped=True)
 
