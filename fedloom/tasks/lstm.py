@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedloom.tasks import lstm_kernel
 from fedloom.tasks.by_model import by_model
 from fedloom.tasks.layers import Layer
 from fedloom.tasks.summed import summed
@@ -58,13 +59,13 @@ def recur(
 
 
 def _recur_forward(given: Array, b: Array, w: Array) -> tuple[Array, tuple[Array, ...]]:
-    h, c, opened = lax.platform_dependent(given, b, w, cpu=cpu_forward, default=accelerator_forward)
+    h, c, opened = lax.platform_dependent(given, b, w, cpu=cpu_forward, cuda=cuda_forward, default=accelerator_forward)
     return h, (h, c, opened, w)
 
 
 def _recur_backward(residuals: tuple[Array, ...], d: Array) -> tuple[Array, Array, Array]:
     h, c, opened, w = residuals
-    dz = lax.platform_dependent(d, c, opened, w, cpu=cpu_backward, default=accelerator_backward)
+    dz = lax.platform_dependent(d, c, opened, w, cpu=cpu_backward, cuda=cuda_backward, default=accelerator_backward)
     return dz, dz.sum((0, 1)), jnp.einsum("tbh,tbk->hk", before(h), dz)
 
 
@@ -85,6 +86,14 @@ def cpu_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
 def accelerator_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same, for an accelerator."""
     h, c, opened = by_model(models_forward)(given[None], b[None], w[None])
+    return h[0], c[0], opened[0]
+
+
+def cuda_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
+    """The same, for NVIDIA's: in one kernel, where there is one for that."""
+    if not lstm_kernel.fits(w, given.shape[1], lstm_kernel.AHEAD):
+        return accelerator_forward(given, b, w)
+    h, c, opened = by_model(lambda *arrays: lstm_kernel.forward(*arrays))(given[None], b[None], w[None])
     return h[0], c[0], opened[0]
 
 
@@ -130,6 +139,13 @@ def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "t
 def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The same, for an accelerator."""
     return by_model(models_backward)(d[None], c[None], opened[None], w[None])[0]
+
+
+def cuda_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
+    """The same, for NVIDIA's."""
+    if not lstm_kernel.fits(w, d.shape[1], lstm_kernel.BACK):
+        return accelerator_backward(d, c, opened, w)
+    return by_model(lambda *arrays: lstm_kernel.backward(*arrays))(d[None], c[None], opened[None], w[None])[0]
 
 
 def models_backward(
