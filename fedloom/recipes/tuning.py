@@ -16,7 +16,7 @@ from fedloom.recipes.racing import Course
 
 WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
-NEARLY = 1.25  # times the best's rounds with the first seeds, up to which a rate may be the best with all
+NEARLY = 1.25  # times the fewest rounds with the first seeds, up to which a rate may be the best with all; or the goal
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
 
@@ -52,8 +52,8 @@ def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | N
 
     Where the best rate failed with some seed, and the one that did not is at the grid's edge, the grid is widened once
     more. Where it all takes more rounds than the cell's goal, a grid twice as fine about the best rate, before anything
-    is repeated if the first seeds tell; if it takes few more then, again; and at last every seed with every rate that
-    is near the best, for one seed may not tell which is best.
+    is repeated if the first seeds tell; if it takes few more then, again; and at last, unless it is far from the goal,
+    every seed with every rate that is near the best, for one seed may not tell which is best.
 
     Arguments:
         course: what to reach, with which data, and where it runs.
@@ -77,7 +77,7 @@ def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | N
         if 1 < tuning.over() <= most:
             tuning.refine(step)
             tuning.repeat()
-    if tuning.over() > 1:
+    if 1 < tuning.over() <= NEARLY:
         tuning.repeat_all(tuning.contenders())
     return tuning.found
 
@@ -143,16 +143,31 @@ class Tuning:
         hardest goes first, for what gets there has passed the others.
         """
         for target in reversed(self.cell.targets):
-            lr, decay = self.leader(target)
-            if not any(self.got_there((lr, decay, seed), target) for seed in range(self.first)):
-                continue
+            best, decay = self.leader(target)
+            lr = best if self.took((best, decay), target) else None
             for _ in range(SAFER if self.cell.decays == (1.0,) else 1):  # a rate that decays becomes small anyway
+                if lr is None:
+                    break
                 every = [(lr, decay, seed) for seed in range(self.seeds)]
                 again = [point for point in every if not self.got_there(point, target)]
                 self.run(again, False, target)
-                if all(self.got_there(point, target) for point in every):
-                    break
-                lr = neighbour(lr, -self.cell.step)
+                lr = None if all(self.got_there(point, target) for point in every) else self.safer(lr, decay, target)
+
+    def safer(self, lr: float, decay: float, target: float) -> float | None:
+        """The rate to repeat where one fails with some seed: of the smaller ones that got there with the first seeds
+        the largest; or else the next, if there is time for as many times the rounds as it is smaller.
+        """
+        smaller = [rate for rate, d in self.found.settings if d == decay and rate < lr]
+        if known := [rate for rate in smaller if self.took((rate, decay), target, every=True)]:
+            return max(known)
+        new, took = neighbour(lr, -self.cell.step), self.took((lr, decay), target)
+        return new if took is not None and took * lr / new <= self.cell.experiment.rounds else None
+
+    def took(self, setting: tuple[float, float], target: float, every: bool = False) -> float | None:
+        """The rounds to a target with those of the first seeds that got there; ``None`` if none did, or not every."""
+        first = [t.crossing(target) for t in self.trials if t.setting == setting and t.seed < self.first]
+        there = [rounds for rounds in first if rounds is not None]
+        return float(np.mean(there)) if there and (len(there) == len(first) or not every) else None
 
     def widen(self) -> None:
         """While the best with all seeds is at an edge of the grid, run the next rate beyond it: raced against that one
@@ -179,11 +194,8 @@ class Tuning:
 
     def contenders(self) -> list[tuple[float, float]]:
         """The rates and decays whose first seeds took few more rounds to the last target than the best's."""
-        target, took = self.cell.targets[-1], dict[tuple[float, float], float]()
-        for setting in self.found.settings:
-            first = [t.crossing(target) for t in self.trials if t.setting == setting and t.seed < self.first]
-            if None not in first:
-                took[setting] = float(np.mean([rounds for rounds in first if rounds is not None]))
+        target = self.cell.targets[-1]
+        took = {s: rounds for s in self.found.settings if (rounds := self.took(s, target, every=True)) is not None}
         return [setting for setting, rounds in took.items() if rounds <= NEARLY * min(took.values())]
 
     def over(self) -> float:

@@ -155,10 +155,53 @@ def test_finer_rates_are_tried_before_any_is_repeated_and_those_far_behind_are_n
                for point in points], 1.0)  # fmt: skip
 
     monkeypatch.setattr(Course, "race", race)
-    tuning.tune(Course(Cell("toy", Experiment(), rate=0.1, goal=10), generated([5]), compiled()), seeds=2)
+    tuned = lambda goal: tuning.tune(  # noqa: E731
+        Course(Cell("toy", Experiment(), rate=0.1, goal=goal), generated([5]), compiled()), seeds=2
+    )
+    tuned(17)
     assert ran[:3] == [(0.1, 0), (0.0464, 0), (0.215, 0)]
     assert sorted(ran[3:5]) == [(0.0681, 0), (0.147, 0)]
     assert ran[5:] == [(0.1, 1), (0.147, 1)]  # 0.0681 took more than 1.25 times as long
+    ran.clear()
+    tuned(10)
+    assert ran[5:] == [(0.1, 1)]  # which is so far from the goal that no other seed would bring it there
+
+
+@pytest.mark.parametrize(("rounds", "repeated"), [(200, [0.215, 0.1]), (42, [0.215])])
+def test_a_smaller_rate_is_repeated_if_there_is_time_for_it(
+    rounds: int, repeated: list[float], generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.215 takes 20 rounds with the first seed and fails with the next; 0.1 may take 2.15 times as many."""
+    ran = list[tuple[float, int]]()
+
+    def race(_: Course, points: Sequence[Point], *_others: Any) -> Iterator[Ended]:
+        ran.extend((lr, seed) for lr, _, seed in points)
+        there = lambda lr, seed: lr == 0.215 and seed == 0  # noqa: E731
+        yield Ended([Trial(lr, decay, seed, "", ((0, 0.5), (20, 0.99)) if there(lr, seed) else ((0, 0.5),))
+                     for lr, decay, seed in points], 1.0)  # fmt: skip
+
+    monkeypatch.setattr(Course, "race", race)
+    cell = Cell("toy", Experiment(rounds=rounds), rate=0.215)
+    tuning.tune(Course(cell, generated([5]), compiled()), seeds=2)
+    assert [lr for lr, seed in ran if seed == 1] == repeated
+
+
+def test_of_smaller_rates_one_that_got_there_is_repeated_before_the_grids_next(
+    generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.316 is the fastest, of a finer grid, and fails with some seed: 0.215 got there, and is nearer than 0.147."""
+    took, ran = {0.215: 30, 0.316: 20}, list[float]()
+
+    def race(_: Course, points: Sequence[Point], *_others: Any) -> Iterator[Ended]:
+        ran.extend(lr for lr, _, seed in points if seed == 1)
+        there = lambda lr, seed: lr == 0.215 or (lr == 0.316 and seed == 0)  # noqa: E731
+        yield Ended([Trial(lr, decay, seed, "", ((0, 0.5), (took[lr], 0.99)) if there(lr, seed) else ((0, 0.5),))
+                     for lr, decay, seed in points], 1.0)  # fmt: skip
+
+    monkeypatch.setattr(Course, "race", race)
+    found = tuning.tune(Course(Cell("toy", Experiment(), rate=0.215, goal=10), generated([5]), compiled()), seeds=2)
+    assert ran == [0.316, 0.215]
+    assert found.rounds(0.99) == 30
 
 
 def test_a_finer_grid_has_the_best_decay(
