@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedloom.tasks import lstm_kernel
+import fedloom.tasks.lstm_kernel as kernel
 from fedloom.tasks.by_model import by_model
 from fedloom.tasks.layers import Layer
 from fedloom.tasks.summed import summed
@@ -91,9 +91,9 @@ def accelerator_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array,
 
 def cuda_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same, for NVIDIA's: in one kernel, where there is one for that."""
-    if not lstm_kernel.fits(w, given.shape[1], lstm_kernel.AHEAD):
+    if not kernel.fits(w, given.shape[1], kernel.AHEAD):
         return accelerator_forward(given, b, w)
-    h, c, opened = by_model(lambda *arrays: lstm_kernel.forward(*arrays))(given[None], b[None], w[None])
+    h, c, opened = by_model(lambda *arrays: kernel.forward(*arrays))(given[None], b[None], w[None])
     return h[0], c[0], opened[0]
 
 
@@ -143,9 +143,9 @@ def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[A
 
 def cuda_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The same, for NVIDIA's."""
-    if not lstm_kernel.fits(w, d.shape[1], lstm_kernel.BACK):
+    if not kernel.fits(w, d.shape[1], kernel.BACK):
         return accelerator_backward(d, c, opened, w)
-    return by_model(lambda *arrays: lstm_kernel.backward(*arrays))(d[None], c[None], opened[None], w[None])[0]
+    return by_model(lambda *arrays: kernel.backward(*arrays))(d[None], c[None], opened[None], w[None])[0]
 
 
 def models_backward(
