@@ -16,7 +16,8 @@ from fedloom.recipes.racing import Course
 
 WIDEST = 9  # times that a grid is widened
 SAFER = 3  # rates that are repeated: the best, and smaller ones where it fails with some seed
-NEARLY = 1.25  # times the fewest rounds with the first seeds, up to which a rate may be the best with all; or the goal
+NEARLY = 1.25  # times the fewest rounds with the first seeds, up to which a rate may be the best with all
+CLOSE = 1.25  # times the goal, up to which the first seeds let hope that some rate gets there
 FINER = ((0.5, np.inf), (0.25, 1.1))  # steps of finer grids, and up to how many times the goal each is worth it
 
 
@@ -77,7 +78,7 @@ def tune(course: Course, *, rates: int = 3, seeds: int = 3, partial: Partial | N
         if 1 < tuning.over() <= most:
             tuning.refine(step)
             tuning.repeat()
-    if 1 < tuning.over() <= NEARLY:
+    if tuning.over() > 1 and tuning.is_close():
         tuning.repeat_all(tuning.contenders())
     return tuning.found
 
@@ -144,7 +145,7 @@ class Tuning:
         """
         for target in reversed(self.cell.targets):
             best, decay = self.leader(target)
-            lr = best if self.took((best, decay), target) else None
+            lr = best if any(self.got_there((best, decay, seed), target) for seed in range(self.first)) else None
             for _ in range(SAFER if self.cell.decays == (1.0,) else 1):  # a rate that decays becomes small anyway
                 if lr is None:
                     break
@@ -158,16 +159,11 @@ class Tuning:
         the largest; or else the next, if there is time for as many times the rounds as it is smaller.
         """
         smaller = [rate for rate, d in self.found.settings if d == decay and rate < lr]
-        if known := [rate for rate in smaller if self.took((rate, decay), target, every=True)]:
+        if known := [rate for rate in smaller if self.first_took((rate, decay), target) is not None]:
             return max(known)
-        new, took = neighbour(lr, -self.cell.step), self.took((lr, decay), target)
-        return new if took is not None and took * lr / new <= self.cell.experiment.rounds else None
-
-    def took(self, setting: tuple[float, float], target: float, every: bool = False) -> float | None:
-        """The rounds to a target with those of the first seeds that got there; ``None`` if none did, or not every."""
-        first = [t.crossing(target) for t in self.trials if t.setting == setting and t.seed < self.first]
-        there = [rounds for rounds in first if rounds is not None]
-        return float(np.mean(there)) if there and (len(there) == len(first) or not every) else None
+        new = neighbour(lr, -self.cell.step)
+        took = [c for t in self.trials if t.setting == (lr, decay) and (c := t.crossing(target)) is not None]
+        return new if took and np.mean(took) * lr / new <= self.cell.experiment.rounds else None
 
     def widen(self) -> None:
         """While the best with all seeds is at an edge of the grid, run the next rate beyond it: raced against that one
@@ -195,8 +191,20 @@ class Tuning:
     def contenders(self) -> list[tuple[float, float]]:
         """The rates and decays whose first seeds took few more rounds to the last target than the best's."""
         target = self.cell.targets[-1]
-        took = {s: rounds for s in self.found.settings if (rounds := self.took(s, target, every=True)) is not None}
+        took = {s: rounds for s in self.found.settings if (rounds := self.first_took(s, target)) is not None}
         return [setting for setting, rounds in took.items() if rounds <= NEARLY * min(took.values())]
+
+    def first_took(self, setting: tuple[float, float], target: float) -> float | None:
+        """The rounds to a target with the first seeds; ``None`` unless all got there."""
+        first = [t.crossing(target) for t in self.trials if t.setting == setting and t.seed < self.first]
+        there = [rounds for rounds in first if rounds is not None]
+        return float(np.mean(there)) if there and len(there) == len(first) else None
+
+    def is_close(self) -> bool:
+        """Whether the best takes few more rounds than the goal with the first seeds, whatever it does with others."""
+        target = self.cell.targets[-1]
+        took = self.first_took(self.leader(target), target)
+        return took is not None and self.cell.goal is not None and took <= CLOSE * self.cell.goal
 
     def over(self) -> float:
         """How many times the goal's rounds it takes; 0 where there is no goal."""

@@ -91,7 +91,7 @@ def accelerator_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array,
 
 def cuda_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same, for NVIDIA's: in one kernel, where there is one for that."""
-    if not kernel.fits(w, given.shape[1], kernel.AHEAD):
+    if not kernel.fits(given, w, kernel.AHEAD):
         return accelerator_forward(given, b, w)
     h, c, opened = by_model(lambda *arrays: kernel.forward(*arrays))(given[None], b[None], w[None])
     return h[0], c[0], opened[0]
@@ -143,7 +143,7 @@ def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[A
 
 def cuda_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The same, for NVIDIA's."""
-    if not kernel.fits(w, d.shape[1], kernel.BACK):
+    if not kernel.fits(d, w, kernel.BACK):
         return accelerator_backward(d, c, opened, w)
     return by_model(lambda *arrays: kernel.backward(*arrays))(d[None], c[None], opened[None], w[None])[0]
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
 HOPPER = "9.0"  # the only ones that it was measured on, and whose memory near the threads is large enough
-LEAST, MOST = 64, 128  # rows of a block of threads
+SIZES = 64, 128  # how many rows a block of threads computes
 FEWEST = 32  # rows of a model: with 10, most of what a block computes is nothing, and XLA's loop is as fast (an H200)
+ROOM = 128 * 1024  # bytes of weights that a block keeps
 
 
 @dataclass(frozen=True)
@@ -39,30 +40,37 @@ class Tiling:
     warps: int
 
 
+# By how many rows a block computes: the fastest on an H200. Back, XLA's loop is faster with more than 64.
 AHEAD = {64: Tiling(width=32, depth=256, warps=4), 128: Tiling(width=64, depth=256, warps=8)}
-BACK = {64: Tiling(width=32, depth=128, warps=4)}  # for more rows, XLA's loop is faster
-"""By the rows of a block: the fastest on an H200."""
+BACK = {64: Tiling(width=32, depth=128, warps=4)}
 
 
-def fits(w: Float[Array, "hidden 4*hidden"], rows: int, tilings: Mapping[int, Tiling]) -> bool:
-    """Whether there is a kernel for such weights and so many rows, on this device."""
+def fits(x: Float[Array, "time rows _"], w: Float[Array, "hidden 4*hidden"], tilings: Mapping[int, Tiling]) -> bool:
+    """Whether there is a kernel for what a model is given, or its gradients, and such weights, on this device."""
     here = getattr(jax.devices()[0], "compute_capability", None) == HOPPER
-    tiling = tilings.get(block_rows(rows)) if rows >= FEWEST else None
-    return here and w.dtype == jnp.bfloat16 and tiling is not None and is_cut(len(w), tiling)
+    rows, hidden = x.shape[1], len(w)
+    if not here or x.dtype != jnp.bfloat16 or w.dtype != jnp.bfloat16 or not FEWEST <= rows <= SIZES[-1]:
+        return False
+    tiling = tilings.get(block_rows(rows))
+    return tiling is not None and is_cut(hidden, tiling)
 
 
 def is_cut(hidden: int, tiling: Tiling) -> bool:
-    """Whether so many hidden units are cut into whole parts."""
-    return hidden % tiling.width == 0 and hidden % tiling.depth == 0
+    """Whether so many hidden units are cut into whole parts, for each of which there is room.
+
+    >>> [is_cut(hidden, AHEAD[128]) for hidden in (80, 256, 512)]
+    [False, True, False]
+    """
+    return hidden % tiling.width == hidden % tiling.depth == 0 and 4 * hidden * tiling.width * 2 <= ROOM
 
 
 def block_rows(rows: int) -> int:
     """How many rows a block of threads computes, where a model has so many.
 
-    >>> block_rows(10), block_rows(68), block_rows(128), block_rows(129)
-    (64, 128, 128, 128)
+    >>> block_rows(10), block_rows(64), block_rows(68)
+    (64, 64, 128)
     """
-    return LEAST if rows <= LEAST else MOST
+    return min(size for size in SIZES if rows <= size)
 
 
 def forward(
@@ -117,20 +125,22 @@ def call(
     tiling: Tiling,
     interpret: bool,
 ) -> list[Array]:
-    """A kernel, for all rows of every model: what it finds. It is also given a counter for each set of blocks that wait
-    for each other.
+    """A kernel, for every part of every model: what it finds. It is also given a counter for each model, whose blocks
+    wait for each other.
+
+    Blocks are begun in the order of their numbers. NVIDIA does not promise that, but it is so; therefore nobody waits
+    for one that cannot begin.
     """
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    m, _, rows, _ = arrays[0].shape
-    sets, parts = -(-rows // MOST), arrays[-1].shape[1] // tiling.width
-    counters = jnp.zeros(m * sets, jnp.int32)
+    m, parts = len(arrays[0]), arrays[-1].shape[1] // tiling.width
+    counters = jnp.zeros(m, jnp.int32)
     whole = pl.BlockSpec(memory_space=pl.ANY)
     *found, _ = pl.pallas_call(
-        partial(kernel, sets=sets, tiling=tiling, interpret=interpret),
+        partial(kernel, tiling=tiling, interpret=interpret),
         out_shape=[*out, jax.ShapeDtypeStruct(counters.shape, counters.dtype)],
-        grid=(m * sets * parts,),  # blocks begin in this order, so nobody waits for one that cannot begin
+        grid=(m * parts,),
         in_specs=[whole] * (len(arrays) + 1),
         out_specs=[whole] * (len(out) + 1),
         input_output_aliases={len(arrays): len(out)},
@@ -143,11 +153,11 @@ def call(
 
 def _forward(
     given: Any, b: Any, w: Any, _: Any, h: Any, c: Any, opened: Any, counters: Any,
-    *, sets: int, tiling: Tiling, interpret: bool,
+    *, tiling: Tiling, interpret: bool,
 ) -> None:  # fmt: skip
     """i, f, g, o = given + b + h·H;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)."""
     _, times, rows, _ = given.shape
-    my = Block(rows, w.shape[1], sets, tiling, interpret, counters)
+    my = Block(rows, w.shape[1], tiling, interpret, counters)
     tanh, sigmoid = my.tanh, lambda z: 0.5 * my.tanh(0.5 * z) + 0.5
     weights = my.weights(w)
     bias = [my.triton.load(b.at[my.model, gate]).astype(jnp.float32)[None] for gate in my.gates]
@@ -172,15 +182,15 @@ def _forward(
 
 def _backward(
     d: Any, c: Any, opened: Any, w: Any, _: Any, dz: Any, sums: Any, counters: Any,
-    *, sets: int, tiling: Tiling, interpret: bool,
+    *, tiling: Tiling, interpret: bool,
 ) -> None:  # fmt: skip
     """From the last time to the first, dz as in :func:`fedloom.tasks.lstm.back`, and dh₋₁ = dz·Hᵀ.
 
-    Of that, a sum over all hidden units, each block puts down its part; of those of a time and of the time before,
-    for who is quick may write while who is slow reads.
+    Of that, a sum over all hidden units, each block puts down its part, in bfloat16 (XLA's loop rounds the sum); of
+    those of a time and of the time before, for who is quick may write while who is slow reads.
     """
     _, times, rows, hidden = d.shape
-    my = Block(rows, hidden, sets, tiling, interpret, counters)
+    my = Block(rows, hidden, tiling, interpret, counters)
     weights = my.weights(w)
 
     def time(step: Array, dc: Array) -> Array:
@@ -216,24 +226,24 @@ def product(
 
 
 class Block:
-    """What a block of threads has: some rows of a model, and some of its hidden units."""
+    """What a block of threads has: a model, and some of its hidden units. Those of 64 or 128 rows that a model does not
+    have are not there.
+    """
 
-    def __init__(self, rows: int, hidden: int, sets: int, tiling: Tiling, interpret: bool, counters: Any) -> None:
+    def __init__(self, rows: int, hidden: int, tiling: Tiling, interpret: bool, counters: Any) -> None:
         from jax.experimental import pallas as pl
         from jax.experimental.pallas import triton
 
         self.triton, self.interpret = triton, interpret
         self.parts, number = hidden // tiling.width, pl.program_id(0)
-        self.part, together = number % self.parts, number // self.parts
-        self.model, self.counter = together // sets, (counters, (together,))
-        own, size = -(-rows // sets), block_rows(rows)
-        first, here = together % sets * own, jnp.arange(size)
-        self.rows, self.real = pl.ds(first, size), ((here < own) & (first + here < rows))[:, None]
+        self.part, self.model = number % self.parts, number // self.parts
+        self.counter, size = (counters, (self.model,)), block_rows(rows)
+        self.rows, self.real = pl.ds(0, size), (jnp.arange(size) < rows)[:, None]
         self.units = pl.ds(self.part * tiling.width, tiling.width)
         self.gates = [pl.ds(g * hidden + self.part * tiling.width, tiling.width) for g in range(4)]
         self.deep = [pl.ds(k, tiling.depth) for k in range(0, hidden, tiling.depth)]
         self.zero = jnp.zeros((size, tiling.width), jnp.float32)
-        self.tanh = jnp.tanh if interpret else triton.approx_tanh
+        self.tanh = jnp.tanh if interpret else triton.approx_tanh  # to 11 bits, where bfloat16 has 8
 
     def weights(self, w: Any) -> list[list[Array]]:
         """The recurrent weights into this block's gates, from some units at a time: kept for all times."""

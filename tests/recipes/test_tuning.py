@@ -186,6 +186,34 @@ def test_a_smaller_rate_is_repeated_if_there_is_time_for_it(
     assert [lr for lr, seed in ran if seed == 1] == repeated
 
 
+@pytest.mark.parametrize(
+    ("got_there", "goal", "best"),
+    [
+        ({(0.1, 0): 20, (0.147, 0): 22, (0.147, 1): 22}, 18, 0.147),  # the fastest fails; a larger is near the goal too
+        ({(0.1, 0): 20, (0.147, 0): 22, (0.147, 1): 22}, 15, 0.1),  # far from the goal, that is not looked for
+        ({(0.215, 0): 20, (0.1, 1): 30, (0.0464, 0): 60, (0.0464, 1): 60}, None, 0.0464),  # 0.1 fails with the other
+    ],
+)
+def test_where_the_best_fails_with_some_seed_others_are_repeated(
+    got_there: dict[tuple[float, int], int],
+    goal: int | None,
+    best: float,
+    generated: Callable[..., FederatedData],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def race(_: Course, points: Sequence[Point], _before: Any, raced: bool, *_others: Any) -> Iterator[Ended]:
+        slow = lambda lr: raced and lr < 0.1 and goal is None  # noqa: E731 - is overtaken with the first seed
+        found = [None if slow(lr) else got_there.get((lr, seed)) for lr, _, seed in points]
+        yield Ended([Trial(*point, "", ((0, 0.5), (n, 0.99)) if n else ((0, 0.5),))
+               for point, n in zip(points, found, strict=True)], 1.0)  # fmt: skip
+
+    monkeypatch.setattr(Course, "race", race)
+    cell = Cell("toy", Experiment(), rate=max(lr for lr, _ in got_there if lr != 0.147), goal=goal)
+    found = tuning.tune(Course(cell, generated([5]), compiled()), seeds=2)
+    assert found.winner(0.99)[0] == best
+    assert (found.rounds(0.99) is None) == (best == 0.1)
+
+
 def test_of_smaller_rates_one_that_got_there_is_repeated_before_the_grids_next(
     generated: Callable[..., FederatedData], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,18 @@
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedloom.tasks import lstm_kernel
-from fedloom.tasks.lstm import models_backward, models_forward
-from fedloom.tasks.lstm_kernel import Tiling, backward, fits, forward
+from fedloom.tasks.lstm import cpu_backward, cpu_forward, cuda_backward, cuda_forward, models_backward, models_forward
+from fedloom.tasks.lstm_kernel import AHEAD, BACK, Tiling, backward, fits, forward
 
 ALONE = Tiling(width=64, depth=32, warps=8)  # a block has all hidden units: nobody waits
+PARTS = Tiling(width=32, depth=32, warps=4)
+HALF = jnp.bfloat16
 
 
 def drawn(m: int, times: int, rows: int, hidden: int, dtype: jnp.dtype = jnp.float32) -> list[jax.Array]:
@@ -18,16 +23,39 @@ def drawn(m: int, times: int, rows: int, hidden: int, dtype: jnp.dtype = jnp.flo
     return [given, b, w / np.sqrt(hidden).astype(dtype), d]
 
 
-@pytest.mark.parametrize("rows", [5, 68, 150])
-def test_it_is_what_the_loop_finds(rows: int) -> None:
-    """With fewer rows than a block of threads has, more than the smaller, and those of two blocks."""
-    given, b, w, d = drawn(2, 4, rows, 64)
+@pytest.mark.parametrize(("rows", "times", "tiling"), [(5, 4, ALONE), (68, 4, ALONE), (64, 1, PARTS), (65, 1, PARTS)])
+def test_it_is_what_the_loop_finds(rows: int, times: int, tiling: Tiling) -> None:
+    """With blocks of 64 and 128 rows, most of which there are or are not; and in parts, which exchange nothing at the
+    only time: JAX itself runs one after the other.
+    """
+    given, b, w, d = drawn(2, times, rows, 64)
     wanted = jax.jit(models_forward)(given, b, w)
-    found = forward(given, b, w, ALONE, interpret=True)
+    found = forward(given, b, w, tiling, interpret=True)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-    dz = backward(d, *wanted[1:], w, ALONE, interpret=True)
+    dz = backward(d, *wanted[1:], w, tiling, interpret=True)
     np.testing.assert_allclose(dz, jax.jit(models_backward)(d, *wanted[1:], w), rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_of_several_models_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(function: Any, *arrays: jax.Array) -> Any:
+        calls.append(arrays[0].shape[0])
+        return function(*arrays, ALONE, interpret=True)
+
+    monkeypatch.setattr(lstm_kernel, "fits", lambda *_: True)
+    monkeypatch.setattr(lstm_kernel, "forward", partial(counted, forward))
+    monkeypatch.setattr(lstm_kernel, "backward", partial(counted, backward))
+    given, b, w, d = drawn(3, 4, 5, 64)
+    for axes in ((0, 0, 0), (0, None, None)):  # weights of their own, and the same for all
+        own = [a if axis == 0 else a[0] for a, axis in zip((given, b, w), axes, strict=True)]
+        found, wanted = (jax.vmap(form, axes)(*own) for form in (cuda_forward, cpu_forward))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        dz, expected = (jax.vmap(f, (0, 0, 0, axes[2]))(d, *wanted[1:], own[2]) for f in (cuda_backward, cpu_backward))
+        np.testing.assert_allclose(dz, expected, rtol=1e-4, atol=1e-5)
+    assert 3 in calls
 
 
 def test_in_bfloat16_it_is_nearly_that() -> None:
@@ -47,19 +75,25 @@ def apart(a: jax.Array, b: jax.Array) -> float:
 
 
 def test_it_is_for_what_it_was_measured_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = jnp.zeros((256, 1024), jnp.bfloat16)
-    assert not fits(w, 50, lstm_kernel.AHEAD)  # not on a CPU
+    def is_for(rows: int, tilings: dict[int, Tiling], hidden: int = 256, x: Any = HALF, w: Any = HALF) -> bool:
+        return fits(jnp.zeros((3, rows, hidden), x), jnp.zeros((hidden, 4 * hidden), w), tilings)
+
+    assert not is_for(50, AHEAD)  # not on a CPU
 
     class Hopper:
         compute_capability = "9.0"
 
     monkeypatch.setattr(jax, "devices", lambda: [Hopper()])
-    assert fits(w, 50, lstm_kernel.AHEAD)
-    assert fits(w, 68, lstm_kernel.AHEAD)
-    assert not fits(w, 10, lstm_kernel.AHEAD)  # where XLA's loop is as fast, or faster
-    assert not fits(w, 68, lstm_kernel.BACK)
-    assert not fits(w.astype(jnp.float32), 50, lstm_kernel.AHEAD)
-    assert not fits(jnp.zeros((80, 320), jnp.bfloat16), 50, lstm_kernel.AHEAD)  # no whole number of parts
+    assert is_for(50, AHEAD)
+    assert is_for(50, BACK)
+    assert is_for(68, AHEAD)
+    assert not is_for(68, BACK)  # where XLA's loop is as fast, or faster
+    assert not is_for(10, AHEAD)
+    assert not is_for(129, AHEAD)
+    assert not is_for(50, AHEAD, x=jnp.float32)
+    assert not is_for(50, AHEAD, w=jnp.float32)
+    assert not is_for(50, AHEAD, hidden=80)  # no whole number of parts
+    assert not is_for(68, AHEAD, hidden=512)  # no room for a part's weights
 
 
 @pytest.mark.skipif(
@@ -74,5 +108,7 @@ def test_blocks_that_wait_for_each_other_find_the_same(m: int, rows: int) -> Non
     for one, other, wanted in zip(found, again, (h, c, opened), strict=True):
         assert bool((one == other).all())
         assert apart(one, wanted) < 0.01
-    if lstm_kernel.block_rows(rows) in lstm_kernel.BACK:
-        assert apart(jax.jit(backward)(d, c, opened, w), jax.jit(models_backward)(d, c, opened, w)) < 0.01
+    if lstm_kernel.block_rows(rows) in BACK:
+        dz, once_more = (jax.jit(backward)(d, c, opened, w) for _ in range(2))
+        assert bool((dz == once_more).all())
+        assert apart(dz, jax.jit(models_backward)(d, c, opened, w)) < 0.01

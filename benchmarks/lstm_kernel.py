@@ -29,11 +29,11 @@ def drawn(models: int, rows: int) -> list[jax.Array]:
 
 def timed(function: Callable[..., Any], arrays: list[jax.Array], repeats: int) -> tuple[float, Any]:
     """Milliseconds, of the fastest; and what it found."""
-    ahead = jax.jit(function)
-    found, took = jax.block_until_ready(ahead(*arrays)), []
+    compiled = jax.jit(function)
+    found, took = jax.block_until_ready(compiled(*arrays)), []
     for _ in range(repeats):
         start = time.perf_counter()
-        jax.block_until_ready(ahead(*arrays))
+        jax.block_until_ready(compiled(*arrays))
         took.append(time.perf_counter() - start)
     return 1e3 * min(took), found
 
