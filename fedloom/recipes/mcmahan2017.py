@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from fedloom.recipes.above import above
 from fedloom.recipes.again import again, doubts
 from fedloom.recipes.cell import Cell, Outcome, Trial
 from fedloom.recipes.figures import between, epochs, rates, work
@@ -39,7 +40,7 @@ def table1() -> Part:
         ]  # fmt: skip
         grids.append(Grid(f"Table 1, {title}", tuple(f"{KINDS[p]}, B = {b or '∞'}" for p, b in columns), tuple(rows)))
     cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
-    said = lambda found: paragraphs(doubts(grids, found), why_2nn(found))  # noqa: E731
+    said = lambda found: paragraphs(above(grids, found), doubts(grids, found), why_2nn(found))  # noqa: E731
     return Part("table1", "Table 1: more clients in parallel", cells, tuple(grids), text=said)
 
 
@@ -59,7 +60,7 @@ def table2() -> Part:
         heads = tuple(KINDS[s.partition] for s, _ in mine[:2])
         grids.append(Grid(f"Table 2, {title}", heads, tuple(rows)))
     cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
-    said = lambda found: paragraphs(doubts(grids, found), why_weights(found))  # noqa: E731
+    said = lambda found: paragraphs(above(grids, found), doubts(grids, found), why_weights(found))  # noqa: E731
     return Part("table2", "Table 2: more computation per client", cells, tuple(grids), text=said)
 
 
