@@ -67,7 +67,7 @@ def few_colours(folder: Path) -> None:
         pytest.param("sklearn_csv", ["1"], ["sklearn"], ["people.csv"], marks=pytest.mark.slow),
         ("search", ["1", "1"], ["optuna"], []),
         pytest.param("keras_cnn", ["1", "2000"], ["keras"], ["mnist.keras"], marks=pytest.mark.slow),
-        ("torch_resnet", ["1", "1"], ["torch", "torchax"], ["resnet.pt"]),
+        pytest.param("torch_resnet", ["1", "1"], ["torch", "torchax"], ["resnet.pt"], marks=pytest.mark.slow),
     ],
 )
 def test_scripts_run_by_themselves(

@@ -23,7 +23,7 @@ def drawn(m: int, times: int, rows: int, hidden: int, dtype: jnp.dtype = jnp.flo
     return [given, b, w / np.sqrt(hidden).astype(dtype), d]
 
 
-@pytest.mark.parametrize(("rows", "times", "tiling"), [(5, 4, ALONE), (68, 4, ALONE), (64, 1, PARTS), (65, 1, PARTS)])
+@pytest.mark.parametrize(("rows", "times", "tiling"), [(68, 3, ALONE), (64, 1, PARTS), (65, 1, PARTS)])
 def test_it_is_what_the_loop_finds(rows: int, times: int, tiling: Tiling) -> None:
     """With blocks of 64 and 128 rows, most of which there are or are not; and in parts, which exchange nothing at the
     only time: JAX itself runs one after the other.
@@ -48,13 +48,11 @@ def test_a_layer_of_several_models_is_one_call(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(lstm_kernel, "forward", partial(counted, forward))
     monkeypatch.setattr(lstm_kernel, "backward", partial(counted, backward))
     given, b, w, d = drawn(3, 4, 5, 64)
-    for axes in ((0, 0, 0), (0, None, None)):  # weights of their own, and the same for all
-        own = [a if axis == 0 else a[0] for a, axis in zip((given, b, w), axes, strict=True)]
-        found, wanted = (jax.vmap(form, axes)(*own) for form in (cuda_forward, cpu_forward))
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-        dz, expected = (jax.vmap(f, (0, 0, 0, axes[2]))(d, *wanted[1:], own[2]) for f in (cuda_backward, cpu_backward))
-        np.testing.assert_allclose(dz, expected, rtol=1e-4, atol=1e-5)
+    found, wanted = (jax.vmap(form, (0, None, 0))(given, b[0], w) for form in (cuda_forward, cpu_forward))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    dz, expected = (jax.vmap(form)(d, *wanted[1:], w) for form in (cuda_backward, cpu_backward))
+    np.testing.assert_allclose(dz, expected, rtol=1e-4, atol=1e-5)
     assert 3 in calls
 
 
