@@ -46,7 +46,7 @@ def apart(a: Any, b: Any) -> float:
 
 def main(repeats: Annotated[int, typer.Option(help="how often each is timed")] = 5) -> None:
     """Time them, and print milliseconds."""
-    if getattr(jax.devices()[0], "compute_capability", None) != lstm_kernel.HOPPER:
+    if not lstm_kernel.is_here():
         raise typer.BadParameter("an H100 or H200 is needed: the kernel is for these")
     print("models × rows | ahead: XLA, kernel, apart | back: XLA, kernel, apart")
     for models, rows in SIZES:

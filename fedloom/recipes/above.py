@@ -15,15 +15,14 @@ def above(grids: Sequence[Grid], found: Found) -> str:
     for entry in (entry for grid in grids for entry in grid.entries):
         ours, paper = entry.number("ours", found.outcomes), entry.published.get("paper")
         if ours is not None and paper and ours > paper:
-            why = how(entry, found.outcomes[entry.cell])
+            why = how(entry, paper, found.outcomes[entry.cell])
             told.append(f"`{entry.cell}` ({ours:,.0f}, the paper {paper:,.0f}; {why})")
     return f"Above the paper's: {', '.join(told)}." if told else ""
 
 
-def how(entry: Entry, outcome: Outcome) -> str:
+def how(entry: Entry, paper: float, outcome: Outcome) -> str:
     """How near the runs of a cell came to its published number, with whatever rate and seed."""
-    paper, runs = entry.published["paper"] or 0, outcome.trials
-    tried = len(outcome.settings)
+    runs, tried = outcome.trials, len(outcome.settings)
     many = f"{len(runs)} runs, with {tried} {'rate' if tried == 1 else 'rates'},"
     took = [rounds * entry.unit for run in runs if (rounds := run.crossing(entry.target)) is not None]
     if min(took) <= paper:

@@ -21,7 +21,7 @@ def by_model(function: Callable[..., T]) -> Callable[..., T]:
     Left to itself, ``vmap`` turns what one model does into something more general, and often slower: a convolution into
     one with groups, a place in memory that all models write at into a scatter.
     """
-    whole = custom_vmap(function)
+    whole = custom_vmap(lambda *arrays: function(*arrays))  # which does not see what else it could be given
 
     def longer(size: int, mapped: list[bool], *arrays: Array) -> tuple[T, T]:
         every = [a if m else jnp.broadcast_to(a, (size, *a.shape)) for a, m in zip(arrays, mapped, strict=True)]

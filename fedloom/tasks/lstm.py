@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Carry = tuple[Array, Array]
 
+T = TypeVar("T")
 UNROLL = 4  # times in one turn of the loop on a CPU
 TURN = 8  # and at most on an accelerator
 
@@ -85,16 +86,12 @@ def cpu_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
 
 def accelerator_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same, for an accelerator."""
-    h, c, opened = by_model(models_forward)(given[None], b[None], w[None])
-    return h[0], c[0], opened[0]
+    return one_of(models_forward, given, b, w)
 
 
 def cuda_forward(given: Array, b: Array, w: Array) -> tuple[Array, Array, Array]:
     """The same, for NVIDIA's: in one kernel, where there is one for that."""
-    if not kernel.fits(given, w, kernel.AHEAD):
-        return accelerator_forward(given, b, w)
-    h, c, opened = by_model(lambda *arrays: kernel.forward(*arrays))(given[None], b[None], w[None])
-    return h[0], c[0], opened[0]
+    return one_of(kernel.forward if kernel.fits(given, w, kernel.AHEAD) else models_forward, given, b, w)
 
 
 def models_forward(
@@ -138,14 +135,12 @@ def cpu_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "t
 
 def accelerator_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The same, for an accelerator."""
-    return by_model(models_backward)(d[None], c[None], opened[None], w[None])[0]
+    return one_of(models_backward, d, c, opened, w)
 
 
 def cuda_backward(d: Array, c: Array, opened: Array, w: Array) -> Float[Array, "time batch 4*hidden"]:
     """The same, for NVIDIA's."""
-    if not kernel.fits(d, w, kernel.BACK):
-        return accelerator_backward(d, c, opened, w)
-    return by_model(lambda *arrays: kernel.backward(*arrays))(d[None], c[None], opened[None], w[None])[0]
+    return one_of(kernel.backward if kernel.fits(d, w, kernel.BACK) else models_backward, d, c, opened, w)
 
 
 def models_backward(
@@ -172,6 +167,12 @@ def models_backward(
     room = lax.empty(opened.shape, w.dtype)
     dz: Array = lax.fori_loop(0, times // many, turn, (zero, zero, room))[2]
     return dz
+
+
+def one_of(function: Callable[..., T], *arrays: Array) -> T:
+    """What a function of several models finds for one."""
+    found: T = jax.tree.map(lambda a: a[0], by_model(function)(*(a[None] for a in arrays)))
+    return found
 
 
 def turn_length(times: int) -> int:

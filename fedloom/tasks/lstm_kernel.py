@@ -47,12 +47,16 @@ BACK = {64: Tiling(width=32, depth=128, warps=4)}
 
 def fits(x: Float[Array, "time rows _"], w: Float[Array, "hidden 4*hidden"], tilings: Mapping[int, Tiling]) -> bool:
     """Whether there is a kernel for what a model is given, or its gradients, and such weights, on this device."""
-    here = getattr(jax.devices()[0], "compute_capability", None) == HOPPER
     rows, hidden = x.shape[1], len(w)
-    if not here or x.dtype != jnp.bfloat16 or w.dtype != jnp.bfloat16 or not FEWEST <= rows <= SIZES[-1]:
+    if not is_here() or x.dtype != jnp.bfloat16 or w.dtype != jnp.bfloat16 or not FEWEST <= rows <= SIZES[-1]:
         return False
     tiling = tilings.get(block_rows(rows))
     return tiling is not None and is_cut(hidden, tiling)
+
+
+def is_here() -> bool:
+    """Whether this device is one that the kernels are for."""
+    return getattr(jax.devices()[0], "compute_capability", None) == HOPPER
 
 
 def is_cut(hidden: int, tiling: Tiling) -> bool:
