@@ -201,4 +201,6 @@ def from_json(one: Mapping[str, Any]) -> Trial:
     curve = tuple((int(round), float(accuracy)) for round, accuracy in one["curve"])
     if not curve:
         raise ValueError("a trial has no curve")
+    if wrong := [accuracy for _, accuracy in curve if not 0 <= accuracy <= 1]:
+        raise ValueError(f"a trial has the accuracy {wrong[0]}")
     return Trial(float(one["lr"]), float(one["decay"]), int(one["seed"]), str(one["ended"]), curve)

@@ -65,6 +65,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("change", "why"), [
     ({"cell": "b"}, "it says that it is 'b'"), ({"experiment": ["lr"]}, r"its experiment is \['lr'\]"),
     ({"seconds": "long"}, "could not convert"), ({"lr": None}, "float"), ({"curve": []}, "a trial has no curve"),
+    ({"curve": [[0, float("nan")]]}, "a trial has the accuracy nan"), ({"curve": [[0, 97.0]]}, "the accuracy 97.0"),
 ])  # fmt: skip
 def test_a_record_that_cannot_be_is_told_of(tmp_path: Path, change: dict[str, object], why: str) -> None:
     record.write(Outcome("a", (trial(0.1, 0, 12),), {"seconds": 3.0}), tmp_path)
