@@ -73,25 +73,28 @@ def filled(
                 if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
-                shown = _shown(who, entry, entry.number(who, known), known)
-                if who == "ours" and entry.cell in known and entry.cell not in found:
-                    shown = f"{shown} so far" if _is_there(entry, known[entry.cell]) else "–"
+                shown = f"{mine:,.0f}" if mine else "–"
+                if who == "ours" and (ours := known.get(entry.cell)):
+                    shown = took(entry, ours) + _spread(entry, ours)
+                    if entry.cell not in found:
+                        shown = f"{shown} so far" if _is_there(entry, ours) else "–"
                 told.append(f"{called} {shown}{gain}")
             texts.append("\n".join(told))
         lines.append(texts)
     return lines
 
 
-def _shown(who: str, entry: Entry, number: float | None, found: Mapping[str, Outcome]) -> str:
-    ours = found.get(entry.cell) if who == "ours" else None
-    rounded = "*" if ours and ours.about.get("experiment", {}).get("precision") == "bfloat16" else ""
-    if number is not None:
-        return f"{number:,.0f}{rounded}{_spread(entry, ours)}"
-    if ours is None or all(" reached " in trial.ended for trial in ours.chosen(entry.target)):
-        return "–"  # not run, or not that far
+def took(entry: Entry, ours: Outcome) -> str:
+    """The rounds that we took, or with how many seeds we got there, or how near we came."""
+    rounded = "*" if ours.about.get("experiment", {}).get("precision") == "bfloat16" else ""
     chosen, trials = ours.chosen(entry.target), ours.trials
-    if there := [rounds for trial in chosen if (rounds := trial.crossing(entry.target)) is not None]:
-        return f"{np.mean(there) * entry.unit:,.0f}{rounded} with {len(there)} of {len(chosen)} seeds"
+    there = [rounds * entry.unit for t in chosen if (rounds := t.crossing(entry.target)) is not None]
+    if len(there) == len(chosen):
+        return f"{np.mean(there):,.0f}{rounded}"
+    if all(" reached " in trial.ended for trial in chosen):
+        return "–"  # not that far
+    if there:
+        return f"{np.mean(there):,.0f}{rounded} with {len(there)} of {len(chosen)} seeds"
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
 
 
@@ -99,10 +102,10 @@ def _is_there(entry: Entry, ours: Outcome) -> bool:
     return any(trial.reached(entry.target) is not None for trial in ours.trials)
 
 
-def _spread(entry: Entry, ours: Outcome | None) -> str:
+def _spread(entry: Entry, ours: Outcome) -> str:
     """The standard error of a mean over seeds, if it is one."""
-    rounds = [trial.crossing(entry.target) for trial in ours.chosen(entry.target)] if ours else []
-    if len(rounds) < 2:
+    rounds = [trial.crossing(entry.target) for trial in ours.chosen(entry.target)]
+    if len(rounds) < 2 or None in rounds:
         return ""
     error = float(np.std(np.array(rounds, float), ddof=1)) / len(rounds) ** 0.5 * entry.unit
     return f" ± {error:,.0f}" if error >= 1 else f" ± {error:.1g}"

@@ -21,7 +21,7 @@ from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.series import Series
 from fedloom.recipes.setting import KINDS, PIXELS, cell, published, settings1, settings2
 from fedloom.recipes.tuning import wider
-from fedloom.recipes.unsaid import inputs, precision, weights, why_2nn, why_weights
+from fedloom.recipes.unsaid import inputs, precision, weights, why_pixels, why_weights
 from fedloom.runs.experiment import Experiment
 
 SGD_BATCH, IMAGES = 100, 50_000
@@ -40,7 +40,7 @@ def table1() -> Part:
         ]  # fmt: skip
         grids.append(Grid(f"Table 1, {title}", tuple(f"{KINDS[p]}, B = {b or '∞'}" for p, b in columns), tuple(rows)))
     cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
-    said = lambda found: paragraphs(above(grids, found), doubts(grids, found), why_2nn(found))  # noqa: E731
+    said = lambda found: paragraphs(above(grids, found), doubts(grids, found), why_pixels(found))  # noqa: E731
     return Part("table1", "Table 1: more clients in parallel", cells, tuple(grids), text=said)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fedloom.recipes.cell import Cell, Outcome
-from fedloom.recipes.layout import Entry, Grid
+from fedloom.recipes.cell import Cell
+from fedloom.recipes.layout import Entry, Grid, took
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.setting import KINDS, Setting, cell, settings1, settings2
 
@@ -15,6 +15,12 @@ SCALES = {"unit": "0 to 1", "centred": "-1 to 1", "standard": "mean 0, deviation
 WHERE = {"iid": "on IID data", "shards": "on shards", "natural": "by role"}
 
 RUN_TWICE = "cnn", "iid", 0.5, None
+ABOUT_PIXELS = {
+    "2nn": "A likely reason why the 2NN is faster here: how pixels are scaled, which the paper does not say and which "
+    "alone moves the rounds several times over. At C = 0.1 and B = 10 the same model, tuned on the same grid, takes on "
+    "IID data and on shards",
+    "cnn": "The CNN depends on that less (of how its weights are drawn, Table 2 tells): it takes",
+}
 PLAINLY = {
     "cnn": "a CNN's as in the tutorial that its layers are from, and that tutorial's pixels from 0 to 1",
     "lstm": "an LSTM's as libraries usually draw them",
@@ -38,13 +44,18 @@ def compared(
 
 def inputs() -> Part:
     """How pixels are scaled, which the paper does not say: settings of Table 1 with each scaling."""
-    entries = dict(settings1())
-    chosen = [s for s in entries if s.batch_size == 10 and s.fraction == 0.1]
+    entries = dict(scaled())
+    chosen = list(entries)
     ways = {f"pixels as {about}": partial(replace, inputs=scaling) for scaling, about in SCALES.items()}
     rows, cells = compared(entries, chosen, ways)
     heads = tuple(f"{s.model.upper()}, {KINDS[s.partition]}" for s in chosen)
     grid = Grid("Pixels scaled in three ways; C = 0.1, B = 10", heads, rows)
     return Part("inputs", "What the paper does not say: how pixels are scaled", cells, (grid,))
+
+
+def scaled() -> Iterator[tuple[Setting, Entry]]:
+    """The settings that are run with each scaling."""
+    return ((s, entry) for s, entry in settings1() if s.batch_size == 10 and s.fraction == 0.1)
 
 
 def weights() -> Part:
@@ -97,32 +108,28 @@ def twice(found: Found) -> str:
         return ""
     return (
         f"`{setting.name}` was at first in the table as computed in bfloat16, with finer steps of rates: "
-        f"{counted(rounded, entry.target)} rounds, where the paper has {entry.published['paper']}. It was run again in "
-        f"float32 because of that, and {counted(usual, entry.target)} is what the table counts; others with a star "
+        f"{took(entry, rounded)} rounds, where the paper has {entry.published['paper']}. It was run again in "
+        f"float32 because of that, and {took(entry, usual)} is what the table counts; others with a star "
         "were not run again."
     )
 
 
-def why_2nn(found: Found) -> str:
-    """Why the 2NN takes fewer rounds than the paper's, if the experiment that shows it is recorded."""
-    shown = {}
-    for kind, paper in (("iid", 87), ("shards", 664)):
-        for scaling in ("unit", "centred", "standard"):
-            outcome = found.outcomes.get(Setting("2nn", kind, 0.1, 1, 10, scaling).name)
-            rounds = outcome.rounds(0.97) if outcome else None
-            if rounds is None:
-                return ""
-            shown[kind, scaling] = f"{rounds:.0f}"
-        shown[kind, "paper"] = str(paper)
-    iid, shards = ({s: shown[kind, s] for s in (*SCALES, "paper")} for kind in ("iid", "shards"))
-    return (
-        "A likely reason why the 2NN is faster here: how pixels are scaled, which the paper does not say and which "
-        "alone moves the rounds several times over. At C = 0.1 and B = 10, with pixels "
-        f"from -1 to 1 the same model, tuned on the same grid, takes {iid['centred']} rounds on IID data and "
-        f"{shards['centred']} on shards (the paper: {iid['paper']} and {shards['paper']}); with pixels from 0 to 1, as "
-        f"in the table above, {iid['unit']} and {shards['unit']}; with mean 0 and deviation 1, {iid['standard']} and "
-        f"{shards['standard']}."
-    )
+def why_pixels(found: Found) -> str:
+    """What the scaling of pixels does to both models, as far as the experiments that show it are recorded."""
+    told = [text for model, about in ABOUT_PIXELS.items() if (text := _pixels(model, about, found))]
+    return " ".join(told)
+
+
+def _pixels(model: str, about: str, found: Found) -> str:
+    shown = list[str]()
+    for scaling, pixels in SCALES.items():
+        cells = [(replace(s, inputs=scaling), entry) for s, entry in scaled() if s.model == model]
+        if any(setting.name not in found.outcomes for setting, _ in cells):
+            return ""
+        ours = [took(entry, found.outcomes[setting.name]) for setting, entry in cells]
+        shown.append(f"{' and '.join(ours)} with pixels as {pixels}")
+    paper = " and ".join(f"{entry.published['paper']:.0f}" for s, entry in scaled() if s.model == model)
+    return f"{about} {', '.join(shown)} (the paper: {paper})."
 
 
 def why_weights(found: Found) -> str:
@@ -131,20 +138,14 @@ def why_weights(found: Found) -> str:
     for setting in changed_weights(entries):
         usual, other = (found.outcomes.get(s.name) for s in (setting, plain(setting)))
         if usual and other:
-            target, paper = entries[setting].target, entries[setting].published["paper"]
-            who, took = f"the {setting.model.upper()} {WHERE[setting.partition]}", counted(other, target)
-            told.append(f"{who} takes {took} (as in the tables {counted(usual, target)}, the paper {paper:,})")
+            who, entry = f"the {setting.model.upper()} {WHERE[setting.partition]}", entries[setting]
+            theirs = f"as in the tables {took(entry, usual)}, the paper {entry.published['paper']:,}"
+            told.append(f"{who}, {took(entry, other)} ({theirs})")
             drawn[setting.model] = PLAINLY[setting.model]
     if not told:
         return ""
     return (
         "Nor does the paper say how weights are drawn. At C = 0.1, E = 1 and B = 10, with "
-        f"{' and '.join(drawn.values())}: {'; '.join(told)}. Whatever the paper's were, that may be all that is "
-        "between its numbers and ours."
+        f"{' and '.join(drawn.values())}, rounds are: {'; '.join(told)}. Whatever the paper's were, that may be all "
+        "that is between its numbers and ours."
     )
-
-
-def counted(outcome: Outcome, target: float) -> str:
-    """The rounds to a target, or those in which it was not reached."""
-    rounds = outcome.rounds(target)
-    return f"{rounds:,.0f}" if rounds is not None else f"more than {max(t.curve[-1][0] for t in outcome.trials):,}"

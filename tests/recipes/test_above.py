@@ -25,7 +25,22 @@ def test_it_is_told_whether_seeds_explain_what_is_above_the_papers() -> None:
     assert told == (
         "Above the paper's: `lucky` (60, the paper 50; the fastest of its 2 runs, with 1 rate, took 40, so seeds "
         "decide), `slow` (70, the paper 50; of its 3 runs, with 2 rates, none was there in 50, the nearest at 50.00%, "
-        "so it is neither seeds nor rates)."
+        "so seeds and rates do not explain it)."
+    )
+
+
+def test_what_some_seeds_or_all_did_not_reach_is_above_too() -> None:
+    entry = Entry("a", 0.9, {"paper": 50})
+    never = Trial(0.1, 1.0, 9, "did 75 rounds", ((0, 0.1), (50, 0.4), (75, 0.6)))
+    some = Outcome("a", (*outcome((0.1, 60)).trials, never), {})
+    none = Outcome("a", (never,), {})
+    assert above([grid(entry)], Found({"a": some})) == (
+        "Above the paper's: `a` (60 with 1 of 2 seeds, the paper 50; of its 2 runs, with 1 rate, none was there in 50, "
+        "the nearest at 50.00%, so seeds and rates do not explain it)."
+    )
+    assert above([grid(entry)], Found({"a": none})) == (
+        "Above the paper's: `a` (not in 75 (best 60.00%), the paper 50; of its 1 run, with 1 rate, none was there in "
+        "50, the nearest at 40.00%, so seeds and rates do not explain it)."
     )
 
 

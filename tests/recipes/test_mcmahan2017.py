@@ -67,14 +67,25 @@ def test_pixels_are_scaled_in_three_ways() -> None:
     assert (other.experiment.inputs, other.goal) == ("centred", None)
 
 
-def test_the_reason_is_given_once_it_is_recorded() -> None:
+def test_what_pixels_do_is_told_of_a_model_once_it_is_recorded() -> None:
     part, outcomes = MCMAHAN2017.part("table1"), {}
     assert part.text(Found()) == ""
-    for i, kind in enumerate(("iid", "shards")):
-        for j, scaling in enumerate(("", "-centred", "-standard")):
-            name = f"2nn-{kind}-C0.1-E1-B10{scaling}"
-            outcomes[name] = Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (10 * i + j + 1, 0.97))),), {})
-    assert "takes 2 rounds on IID data and 12 on shards (the paper: 87 and 664)" in part.text(Found(outcomes))
+    for model, target, tens in (("2nn-{}-C0.1-E1-B10", 0.97, 1), ("cnn-{}-C0.1-E5-B10", 0.99, 3)):
+        for i, kind in enumerate(("iid", "shards")):
+            for j, scaling in enumerate(("unit", "centred", "standard")):
+                usual = scaling == ("unit" if model.startswith("2nn") else "standard")
+                name = model.format(kind) + f"-{scaling}" * (not usual)
+                rounds = 10 * (tens + i) + j
+                outcomes[name] = Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (rounds, target))),), {})
+        told = part.text(Found(outcomes))
+        wanted = (
+            f"{10 * tens} and {10 * tens + 10} with pixels as 0 to 1, {10 * tens + 1} and {10 * tens + 11} with pixels "
+            f"as -1 to 1, {10 * tens + 2} and {10 * tens + 12} with pixels as mean 0, deviation 1 (the paper: "
+        )
+        assert wanted in told
+        assert ("The CNN depends on that less" in told) == model.startswith("cnn")
+    assert "(the paper: 87 and 664)" in told
+    assert told.endswith("(the paper: 18 and 206).")
 
 
 def test_the_page_names_cells_whose_best_rate_is_at_the_edge() -> None:
@@ -124,8 +135,8 @@ def test_what_weights_do_is_told_as_far_as_it_is_recorded() -> None:
     outcomes = {name: Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (n, 0.99))),), {}) for name, n in took.items()}
     outcomes["cnn-plain-shards-C0.1-E1-B10-unit"] = Outcome("", (Trial(0.1, 1.0, 0, "", ((0, 0.1), (1070, 0.5))),), {})
     told = told_in.text(Found(outcomes))
-    assert "the CNN on IID data takes 150 (as in the tables 29, the paper 34); " in told
-    assert "the CNN on shards takes more than 1,070 (as in the tables 144, the paper 350). " in told
+    assert "the CNN on IID data, 150 (as in the tables 29, the paper 34); " in told
+    assert "the CNN on shards, not in 1,070 (best 50.00%) (as in the tables 144, the paper 350). " in told
     assert "by role" not in told
     assert "an LSTM's" not in told
     variants = {cell.name: cell for cell in part.cells if "plain" in cell.name}
