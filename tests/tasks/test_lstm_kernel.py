@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,13 @@ from fedloom.tasks.lstm_kernel import AHEAD, BACK, Tiling, backward, fits, forwa
 ALONE = Tiling(width=64, depth=32, warps=8)  # a block has all hidden units: nobody waits
 PARTS = Tiling(width=32, depth=32, warps=4)
 HALF = jnp.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def exact() -> Iterator[None]:
+    """On an accelerator, too, products of float32 are of float32."""
+    with jax.default_matmul_precision("highest"):
+        yield
 
 
 def drawn(m: int, times: int, rows: int, hidden: int, dtype: jnp.dtype = jnp.float32) -> list[jax.Array]:
@@ -76,11 +84,15 @@ def test_it_is_for_what_it_was_measured_on(monkeypatch: pytest.MonkeyPatch) -> N
     def is_for(rows: int, tilings: dict[int, Tiling], hidden: int = 256, x: Any = HALF, w: Any = HALF) -> bool:
         return fits(jnp.zeros((3, rows, hidden), x), jnp.zeros((hidden, 4 * hidden), w), tilings)
 
-    assert not is_for(50, AHEAD)  # not on a CPU
+    class Ampere:
+        compute_capability = "8.0"
 
     class Hopper:
         compute_capability = "9.0"
 
+    for other in (jax.devices("cpu")[0], Ampere()):
+        monkeypatch.setattr(jax, "devices", lambda other=other: [other])
+        assert not is_for(50, AHEAD)
     monkeypatch.setattr(jax, "devices", lambda: [Hopper()])
     assert is_for(50, AHEAD)
     assert is_for(50, BACK)
