@@ -135,10 +135,13 @@ def test_what_weights_do_is_told_as_far_as_it_is_recorded() -> None:
     outcomes = {name: Outcome(name, (Trial(0.1, 1.0, 0, "", ((0, 0.1), (n, 0.99))),), {}) for name, n in took.items()}
     outcomes["cnn-plain-shards-C0.1-E1-B10-unit"] = Outcome("", (Trial(0.1, 1.0, 0, "", ((0, 0.1), (1070, 0.5))),), {})
     told = told_in.text(Found(outcomes))
-    assert "the CNN on IID data, 150 (as in the tables 29, the paper 34); " in told
-    assert "the CNN on shards, not in 1,070 (best 50.00%) (as in the tables 144, the paper 350). " in told
+    assert "the CNN on IID data, E = 1: 150 (as in the tables 29, the paper 34); " in told
+    assert "the CNN on shards, E = 1: not in 1,070 (best 50.00%) (as in the tables 144, the paper 350). " in told
     assert "by role" not in told
     assert "an LSTM's" not in told
     variants = {cell.name: cell for cell in part.cells if "plain" in cell.name}
+    assert list(variants) == [f"{model}-C0.1-{work}" for model, work in (
+        ("cnn-plain-iid", "E1-B10-unit"), ("cnn-plain-shards", "E1-B10-unit"),
+        ("lstm-plain-natural", "E1-B10"), ("lstm-plain-natural", "E5-B10"))]  # fmt: skip
     assert {(c.experiment.model, c.experiment.inputs, c.goal) for c in variants.values()} == {
         ("cnn-plain", "unit", None), ("lstm-plain", "unit", None)}  # fmt: skip
