@@ -8,12 +8,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedloom.recipes.cell import ACCURACY, Outcome, Trial
+from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Trial
 from fedloom.recipes.series import Kept
 from fedloom.style import COLOURS, STYLE
 
 BATCHES = {"10": COLOURS[1], "50": COLOURS[4], "all": COLOURS[0]}
 DASHES = ("-", "--", ":", "-.")
+PANELS = {("cnn", "iid"): "MNIST CNN, IID", ("cnn", "shards"): "MNIST CNN, shards",
+          ("lstm", "iid"): "Shakespeare LSTM, IID", ("lstm", "natural"): "Shakespeare LSTM, by role"}  # fmt: skip
 
 
 def between(kept: Kept) -> Figure:
@@ -33,6 +35,19 @@ def between(kept: Kept) -> Figure:
 
 
 TITLES = {"independent": "independent initialisation", "shared": "shared initialisation"}
+
+
+def accuracies(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> Figure | None:
+    """Figure 2 of some cells, as far as they are recorded; ``None`` if none is: the first seed at the best rate."""
+    panels: dict[str, dict[tuple[int, str], Trial]] = {title: {} for title in PANELS.values()}
+    targets = {}
+    for cell in cells:
+        if outcome := outcomes.get(cell.name):
+            e, target = cell.experiment, cell.targets[-1]
+            title = PANELS[e.model, e.partition]
+            panels[title][e.epochs, str(e.batch_size or "all")] = outcome.chosen(target)[0]
+            targets[title] = target
+    return work({title: panels[title] for title in panels if title in targets}, targets) if targets else None
 
 
 def work(panels: Mapping[str, Mapping[tuple[int, str], Trial]], targets: Mapping[str, float]) -> Figure:
@@ -63,7 +78,7 @@ def work(panels: Mapping[str, Mapping[tuple[int, str], Trial]], targets: Mapping
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_axis_off()
         lines = {line.get_label(): line for axes in grid.flat for line in axes.lines if line.get_label()[0] != "_"}
-        figure.legend(lines.values(), lines, loc="outside lower center", ncols=5)
+        figure.legend(lines.values(), lines, loc="outside lower center", ncols=-(-len(lines) // 2))
     return figure
 
 

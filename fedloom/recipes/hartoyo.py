@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.figures import accuracies
 from fedloom.recipes.layout import Grid
 from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.series import Series
@@ -26,7 +27,7 @@ def hartoyo(table1: Part, table2: Part, published: dict[str, Any]) -> Part:
     """His three tasks, from Tables 1 and 2.
 
     Task 1: the 2NN with 10,000 images held out for validation. Task 2: what is published of Table 1 for C = 0, 0.1 and
-    1, each with its curves. Task 3: six rows of Table 2, whose curves are in figure 2.
+    1, each with its curves. Task 3: six rows of Table 2, and Figure 2 of them.
     """
     wanted = {e.cell: e for g in table1.grids for e in g.entries if e.published.get("paper")}
     cases = [c for c in table1.cells if c.name in wanted and c.experiment.fraction in FRACTIONS]
@@ -50,6 +51,9 @@ def hartoyo(table1: Part, table2: Part, published: dict[str, Any]) -> Part:
                     f"Task 2, {described(c.experiment)}, learning rate {Experiment(**kept.about['experiment']).lr:g}"
                 )
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=c.targets[-1]))
+        if figure := accuracies(third, found.outcomes):
+            about = "Task 3, Figure 2 for his six (B, E), at the best learning rate of each (his: 0.215 for all)"
+            yield Picture("hartoyo-task3", about, figure)
 
     def text(found: Found) -> str:
         return summary(found, published)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from fedloom.recipes.above import above
 from fedloom.recipes.again import again, doubts
-from fedloom.recipes.cell import Cell, Outcome, Trial
-from fedloom.recipes.figures import between, epochs, rates, work
+from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.figures import accuracies, between, epochs, rates
 from fedloom.recipes.hartoyo import hartoyo
 from fedloom.recipes.interpolation import interpolated
 from fedloom.recipes.layout import Entry, Grid
@@ -126,23 +126,14 @@ def figure1() -> Part:
 def figure2() -> Part:
     """Figure 2: test accuracy against rounds for the settings of Table 2."""
     part = table2()
-    titles = {("cnn", "iid"): "MNIST CNN, IID", ("cnn", "shards"): "MNIST CNN, shards",
-              ("lstm", "iid"): "Shakespeare LSTM, IID", ("lstm", "natural"): "Shakespeare LSTM, by role"}  # fmt: skip
 
     def pictures(found: Found) -> Iterator[Picture]:
-        panels: dict[str, dict[tuple[int, str], Trial]] = {}
-        targets = {}
-        for c in part.cells:
-            if outcome := found.outcomes.get(c.name):
-                e, title = c.experiment, titles[c.experiment.model, c.experiment.partition]
-                panels.setdefault(title, {})[e.epochs, str(e.batch_size or "all")] = outcome.chosen(c.targets[-1])[0]
-                targets[title] = c.targets[-1]
-        if panels:
+        if figure := accuracies(part.cells, found.outcomes):
             about = (
                 "Figure 2. Test accuracy against rounds, at the best learning rate of each setting, up to the target; "
                 "the first of the three seeds of which the tables have the mean."
             )
-            yield Picture("figure2", about, work({t: panels[t] for t in titles.values() if t in panels}, targets))
+            yield Picture("figure2", about, figure)
 
     return Part("figure2", "Figure 2: accuracy against rounds", part.cells, pictures=pictures)
 

@@ -39,6 +39,20 @@ def test_his_table_and_pictures() -> None:
     assert loss.get_ylabel() == "loss"
 
 
+def test_his_third_task_has_a_curve_for_each_of_six() -> None:
+    part = MCMAHAN2017.part("hartoyo")
+    trials = tuple(Trial(0.1, 1.0, seed, "", ((0, 0.1), (9, 0.97), (20 + seed, 0.99))) for seed in range(3))
+    mine = [c.name for c in part.cells if c.name.startswith(("cnn-iid-C0.1-E1-", "cnn-iid-C0.1-E20"))]
+    assert len(mine) == 6
+    [picture] = part.pictures(Found({name: Outcome(name, trials, {}) for name in mine}))
+    assert picture.name == "hartoyo-task3"
+    panel = picture.figure.axes[0]
+    assert panel.get_title() == "MNIST CNN, IID"
+    lines = [line for line in panel.lines if str(line.get_label())[0] != "_"]
+    assert {line.get_label() for line in lines} == {f"E = {e}, B = {b}" for e in (1, 20) for b in (10, 50, "∞")}
+    assert all(list(line.get_xdata()) == [9, 20] for line in lines)  # the first seed's
+
+
 def test_grids_are_only_what_he_ran() -> None:
     *_, third = MCMAHAN2017.part("hartoyo").grids
     assert len(third.rows) == 6
