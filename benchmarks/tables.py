@@ -66,7 +66,6 @@ def measured(result: dict[str, Any]) -> tuple[str, str]:
 def comparison(result: dict[str, Any]) -> list[str]:
     """Seconds a round of every system on every workload, and the ratio to fedloom."""
     timings, ratios = result["seconds_a_round"], result["times_as_long_as_fedloom"]
-    on_gpu = result["device"]["kind"] == "gpu"
     workloads = [w for w in WORKLOADS if w in timings]
     systems = [s for s in NAMES if any(s in timings[w] for w in workloads)]
     lines = [row(["seconds a round", *(WORKLOADS[w] for w in workloads)]), row(["---"] * (1 + len(workloads)))]
@@ -76,9 +75,14 @@ def comparison(result: dict[str, Any]) -> list[str]:
             time = timings[workload].get(system)
             ratio = ratios.get(workload, {}).get(system, 1)
             cells.append("–" if time is None else f"{time:.3g}" + (f" ({times(ratio)})" if ratio != 1 else ""))
-        name = NAMES[system].replace("one thread", "on the same GPU") if on_gpu else NAMES[system]
-        lines.append(row([name, *cells]))
+        lines.append(row([called(system, result), *cells]))
     return lines
+
+
+def called(system: str, result: dict[str, Any]) -> str:
+    """What a system is called in a result."""
+    on_gpu = result["device"]["kind"] == "gpu"
+    return NAMES[system].replace("one thread", "on the same GPU") if on_gpu else NAMES[system]
 
 
 def page() -> str:
@@ -91,7 +95,7 @@ def page() -> str:
         parts += ["Useful steps over steps computed by fedloom: "
                   + ", ".join(f"{WORKLOADS[w]} {u:.3f}" for w, u in useful.items()) + ".", ""]  # fmt: skip
         listed = "; ".join(
-            f"{NAMES[system]}: " + ", ".join(f"{name} {version}" for name, version in packages.items())
+            f"{called(system, result)}: " + ", ".join(f"{name} {version}" for name, version in packages.items())
             for system, packages in result["versions"].items()
         )
         parts += [
@@ -178,8 +182,9 @@ def kills(result: dict[str, Any]) -> list[str]:
 
 INTRODUCTION = """Every system in its own process and environment on the same generated data: federated averaging,
 E = 1, B = 10, learning rate 0.1. *2NN*, *CNN*: 100 clients × 600 images, 10 a round. *100 of 1,000*: 1,000 clients ×
-60 images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*: sixteen
-experiments that differ in their seeds, all of them counted. Repetitions are interleaved (A B C A B C …) and the
+60 images. *Unbalanced*: 1,000 clients, sizes log-normal, the largest 50 × the median, 100 a round. *16 × 2NN*,
+*64 × 2NN*: so many experiments that differ in their seeds; fedloom computes all of them, of a peer one is timed and its
+time multiplied. Repetitions are interleaved (A B C A B C …) and the
 median is taken; in brackets, how many times as long as fedloom. This page is drawn from `results/` by
 `python benchmarks/tables.py`; [benchmarks/](../benchmarks) says how to repeat everything.
 """
@@ -192,6 +197,10 @@ def speed() -> str:
         about, often = measured(result)
         blocks += [f"Seconds a round on {about} (in brackets, times fedloom's; {often}):", ""]
         blocks += [*comparison(result), ""]
+    blocks += [
+        "16 × and 64 × are so many experiments: fedloom computes all, of the others one is timed and multiplied.",
+        "",
+    ]
     return "\n".join(["<!-- speed -->", *blocks, "<!-- /speed -->"])
 
 

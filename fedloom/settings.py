@@ -1,7 +1,8 @@
 """Settings: where this machine keeps data and what can be computed again.
 
 The data folder is, in this order: what a command or function was given; the environment variable ``FEDLOOM_DATA``;
-``data_folder`` in ``fedloom.toml`` here, or in ``~/.config/fedloom.toml``; ``~/.local/share/fedloom``.
+``data_folder`` in ``fedloom.toml`` here, or in ``~/.config/fedloom.toml``; ``fedloom`` in ``$XDG_DATA_HOME``, which is
+``~/.local/share`` by default.
 """
 
 from __future__ import annotations

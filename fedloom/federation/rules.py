@@ -12,7 +12,8 @@ from fedloom.errors import number, require, whole
 class Rules:
     """How rounds begin and end, and what is believed of participants.
 
-    With m = max(C·K, 1), K the participants that have come and are neither forgotten nor in quarantine, a round
+    With m = max(C·K, 1), rounded, K the participants that have come and are neither forgotten nor in quarantine, a
+    round
 
         asks      ⌈over · m⌉ of those who are there and ready,
         ends      when m updates are there; or nobody is left to wait for, or time is up, and ⌈quorum · m⌉ are there,
@@ -31,7 +32,7 @@ class Rules:
         missed: so many missing in a row, and a participant is gone.
         examples: more than this many examples are not believed.
         norm: an update with a larger L2 norm is refused.
-        offences: after so many refused updates a participant is left out for good.
+        offences: after so many refused updates a participant is in quarantine, until it is pardoned.
         connections: so many participants at once; others are told to come back later.
 
     >>> rules = Rules(quorum=0.5)

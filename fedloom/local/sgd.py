@@ -199,7 +199,7 @@ class Sgd(Local):
         require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
         require(self.period is None or bool(self.epochs == 1), "epochs", "left alone with a period", self.epochs)
         everything = batch_size is None and self.period is not None
-        require(not everything, "batch_size", "a number with a period, which counts minibatches", batch_size)
+        require(not everything, "batch_size", "a number, not all, with a period, which counts minibatches", batch_size)
         return self
 
 

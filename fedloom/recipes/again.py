@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedloom.engines import compiled
-from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.cell import Cell, Outcome, star
 from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.layout import Grid
 from fedloom.recipes.part import Found, Part
@@ -109,10 +109,10 @@ def mean(kept: Kept) -> float:
 
 def row(cell: Cell, paper: float, outcome: Outcome, kept: Kept | None) -> list[str]:
     """A line of the table."""
-    first = [f"`{cell.name}`", f"{paper:,.0f}", f"{outcome.rounds(cell.targets[-1]):,.1f}"]
+    first = [f"`{cell.name}`", f"{paper:,.0f}", f"{outcome.rounds(cell.targets[-1]):,.1f}{star(outcome.about)}"]
     if kept is None:
         return [*first, "not run again", ""]
     rounds = [float(took) for [took] in kept.columns.values()]
-    middle = "–" if np.isnan(rounds).any() else f"{mean(kept):,.1f}"
+    middle = "–" if np.isnan(rounds).any() else f"{mean(kept):,.1f}{star(kept.about)}"
     each = ", ".join("not reached" if np.isnan(r) else f"{r:,.1f}" for r in rounds)
     return [*first, middle, each]

@@ -129,6 +129,11 @@ class Outcome:
         return -len(found), rounds, -float(np.mean([trial.best for trial in trials]))
 
 
+def star(about: Mapping[str, Any]) -> str:
+    """A star for what was trained in bfloat16; nothing for anything else."""
+    return "*" if about.get("experiment", {}).get("precision") == "bfloat16" else ""
+
+
 def summary(cell: Cell, outcome: Outcome) -> str:
     """One line on a cell: its rounds to each target, and what that took."""
     texts = []

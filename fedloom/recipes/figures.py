@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Trial
+from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Trial, star
 from fedloom.recipes.series import Kept
 from fedloom.style import COLOURS, STYLE
 
@@ -88,7 +88,8 @@ def epochs(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> Figure:
         figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
         for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
             for i, (e, kept) in enumerate(lines):
-                axes.plot(kept.columns["round"], kept.columns["train_loss"], color=COLOURS[i % 6], label=f"E = {e}")
+                axes.plot(kept.columns["round"], kept.columns["train_loss"], color=COLOURS[i % 6],
+                          label=f"E = {e}{star(kept.about)}")  # fmt: skip
             axes.set(title=title, xlabel="rounds of communication", ylabel="training loss", yscale="log")
             axes.legend(fontsize="small")
     return figure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.cell import Cell, Outcome, star
 from fedloom.recipes.figures import accuracies
 from fedloom.recipes.layout import Grid
 from fedloom.recipes.part import Found, Part, Picture
@@ -47,8 +47,9 @@ def hartoyo(table1: Part, table2: Part, published: dict[str, Any]) -> Part:
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=0.97))
         for c in cases:
             if kept := found.series.get(f"portrait-{c.name}"):
-                about = (
-                    f"Task 2, {described(c.experiment)}, learning rate {Experiment(**kept.about['experiment']).lr:g}"
+                rate = f"{Experiment(**kept.about['experiment']).lr:g}"
+                about = f"Task 2, {described(c.experiment)}, learning rate {rate}" + ", bfloat16" * bool(
+                    star(kept.about)
                 )
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=c.targets[-1]))
         if figure := accuracies(third, found.outcomes):

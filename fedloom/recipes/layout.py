@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedloom.recipes.cell import Outcome
+from fedloom.recipes.cell import Outcome, star
 
 WHO = {"ours": "fedloom", "paper": "paper", "hartoyo": "Hartoyo Putra"}
 APART = 0.25  # by which share ours may differ from the paper's without a word
@@ -86,15 +86,14 @@ def filled(
 
 def took(entry: Entry, ours: Outcome) -> str:
     """The rounds that we took, or with how many seeds we got there, or how near we came."""
-    rounded = "*" if ours.about.get("experiment", {}).get("precision") == "bfloat16" else ""
     chosen, trials = ours.chosen(entry.target), ours.trials
     there = [rounds * entry.unit for t in chosen if (rounds := t.crossing(entry.target)) is not None]
     if len(there) == len(chosen):
-        return f"{np.mean(there):,.0f}{rounded}"
+        return f"{np.mean(there):,.0f}{star(ours.about)}"
     if all(" reached " in trial.ended for trial in chosen):
         return "–"  # not that far
     if there:
-        return f"{np.mean(there):,.0f}{rounded} with {len(there)} of {len(chosen)} seeds"
+        return f"{np.mean(there):,.0f}{star(ours.about)} with {len(there)} of {len(chosen)} seeds"
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
 
 
@@ -129,7 +128,8 @@ def differences(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
         return ""
     span = f"{min(ratios):.2f} to {max(ratios):.2f}"
     return (
-        f"{len(apart)} of {len(ratios)} differ from the paper's by more than {APART:.0%}; ours are {span} times theirs."
+        f"Of {len(ratios)} that every seed reached, {len(apart)} differ from the paper's by more than {APART:.0%}; "
+        f"ours are {span} times theirs."
     )
 
 

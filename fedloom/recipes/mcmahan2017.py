@@ -133,7 +133,8 @@ def figure2() -> Part:
                 "Figure 2. Test accuracy against rounds, at the best learning rate of each setting, up to the target; "
                 "the first of the three seeds of which the tables have the mean."
             )
-            yield Picture("figure2", about, figure)
+            lacking = [f"`{c.name}`" for c in part.cells if c.name not in found.outcomes]
+            yield Picture("figure2", about + f" Not recorded yet: {', '.join(lacking)}." * bool(lacking), figure)
 
     return Part("figure2", "Figure 2: accuracy against rounds", part.cells, pictures=pictures)
 
@@ -156,9 +157,8 @@ def figure3() -> Part:
                  for title, lines in named.items()}  # fmt: skip
         shown = {title: lines for title, lines in shown.items() if lines}
         if shown:
-            yield Picture(
-                "figure3", "Figure 3. Training loss with E local epochs a round; C = 0.1, B = 10.", epochs(shown)
-            )
+            about = "Figure 3. Training loss with E local epochs a round; C = 0.1, B = 10. Many epochs, fewer rounds."
+            yield Picture("figure3", about, epochs(shown))
 
     every = [s for lines in named.values() for _, s in lines]
     return Part("figure3", "Figure 3: many local epochs", series=lambda found: every, pictures=pictures)  # noqa: ARG005

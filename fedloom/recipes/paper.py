@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedloom.errors import choose
+from fedloom.recipes.cell import star
 from fedloom.recipes.part import Found, Part
 
 
@@ -37,8 +38,8 @@ class Paper:
 
 def effort(found: Found) -> str:
     """How many runs are recorded, how long they took on which device, and in what they were computed."""
-    abouts = abouts_of(found)
-    rounded = sum(about.get("experiment", {}).get("precision") == "bfloat16" for about in abouts)
+    abouts = [one.about for kind in (found.outcomes, found.series) for one in kind.values()]
+    rounded = sum(bool(star(about)) for about in abouts)
     told = f"; {rounded} of {len(abouts)} recordings were trained in bfloat16, the others in float32" if rounded else ""
     return f"{spent(found)}{told}"
 

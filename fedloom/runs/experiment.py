@@ -62,7 +62,7 @@ class Experiment:
     affinity: float = about("the favourite class's share of a client, with affinity", 0.8, group="Clients")
     least: int = about("examples a client has at least; natural leaves others out", 1, group="Clients")
     noise: float = about("deviation of the noise that the last client sees, the first none", 0.0, group="Clients")
-    rotation: float = about("degrees by which each client's images are turned against the last's", 0.0, group="Clients")
+    rotation: float = about("client k's images are turned by k times so many degrees", 0.0, group="Clients")
     split: str = about("how clients' data is split: see fedloom list", "auto", group="Clients")
     validation_share: float | None = about("share for validation when split", None, missing="auto", group="Clients")
     test_share: float | None = about("share for testing when split", None, missing="auto", group="Clients")
@@ -88,7 +88,7 @@ class Experiment:
     trim: float = about("share of replies left out at either end of each coordinate, with trimmed", 0.1)
     clip: float | None = about("the largest norm of a reply, to which larger ones are shortened, or none", None)
     topology: str = about(
-        "who is whose neighbour, without a server: see fedloom topology; or random-pairs, matcha:ring:0.5", "ring"
+        "who is whose neighbour, without a server: see fedloom topology; or random-pairs, matcha:torus:0.5", "ring"
     )
     topology_seed: int = about("seed of a random topology, which --seed does not change", 0)
     neighbours: str = about("how neighbours are weighted: metropolis, uniform or optimised", "metropolis")

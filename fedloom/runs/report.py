@@ -100,9 +100,9 @@ def beside(federated: Run, central: Run, passes: float) -> str:
     """What federation costs: test accuracies of a federated run, which made so many passes over everybody's data, and
     of the same model trained on the union.
     """
-    told, epochs = [], central.history.last("round")
+    told, epochs = [], int(central.history.last("round"))
     for how, run in ((f"federated, {passes:.3g} passes over the data,", federated),
-                     (f"on the union, {epochs:g} passes,", central)):  # fmt: skip
+                     (f"on the union, {counted(epochs, 'pass', 'passes')},", central)):  # fmt: skip
         if "test_accuracy" not in run.history.columns:
             return "Evaluate the test part to compare the two."
         last, best = run.history.last("test_accuracy"), run.history.best("test_accuracy")

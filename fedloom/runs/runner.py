@@ -61,6 +61,7 @@ def run(
             have none), before and after its work.
         clock: on which machines and links it is to be: how long it would take there is measured too, and those that
             are lost or late do not count.
+        label: what it is called in progress lines, tables and figures; the task and the data by default.
         directory: where to keep it. A run that stands there unfinished goes on where it stopped, with the same numbers.
         engine: where it is computed; compiled in this process by default.
         watch: called with the history after every evaluation.

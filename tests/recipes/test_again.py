@@ -43,6 +43,9 @@ def test_both_numbers_are_told_beside_the_smallest_that_ours_is_below() -> None:
     ).splitlines()[-1]
     assert row(80, 90, 100) == "| `near` | 90 | 86.0 | 90.0 | 80.0, 90.0, 100.0 |"
     assert row(80, math.nan, 100) == "| `near` | 90 | 86.0 | – | 80.0, not reached, 100.0 |"
+    rounded = {"experiment": {"precision": "bfloat16"}}
+    half = Found({"near": took("near", 86, **rounded)}, {"again-near": Kept("again-near", {"3": [80]}, rounded)})
+    assert part.text(half).splitlines()[-1] == "| `near` | 90 | 86.0* | 80.0* | 80.0 |"
 
 
 def test_it_says_how_many_hold_and_which_were_not_run_again() -> None:
