@@ -326,6 +326,7 @@ SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {
     (True, "came"): lambda f: f"{f['name']} has come (number {f['number']})",
     (True, "left"): lambda f: f"{f['name']} has left: {f['why']}",
     (True, "closed"): _closed,
+    (True, "waiting"): lambda f: f"waiting: {f['why']}",
     (True, "void"): lambda f: f"round {f['round'] + 1} is void: {f['updates']} updates; it begins again",
     (True, "refused"): lambda f: f"an update of {f['name']} is refused: {f['why']}",
     (True, "trouble"): lambda f: f"trouble: {f['why']}",

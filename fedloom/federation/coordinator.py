@@ -21,6 +21,8 @@ from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
 from fedloom.runs.history import from_rows
 
+NAMED = 5  # participants that are named among those for whom one waits
+
 
 @dataclass
 class Presence:
@@ -64,6 +66,8 @@ class Coordinator:
         self.present: dict[str, Presence] = {}
         self.uploads = Uploads(disk, course.arithmetic, course.rules)
         self.all_heard_until = math.inf  # before then nobody can have been silent for too long
+        self.unfit = set[str]()  # who said since this process began that it takes no part
+        self.said, self.silent_until = "", -math.inf  # what a round was last said to wait for; when that may be said
         self.late: dict[str, int] = {}  # updates that came too late since this process began, by name
         self.closing = False
         self.told: set[str] = set()  # who knows that the run is over
@@ -131,6 +135,7 @@ class Coordinator:
             known.post(_refusal("somebody else has come with the same certificate"))
         else:
             self.log("came", name=name, number=member.number)
+        self.unfit.discard(name)
         self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
         self.all_heard_until = min(self.all_heard_until, self.clock() + self.rules.silence)
         self._mark(name, beat.ready)
@@ -147,6 +152,11 @@ class Coordinator:
         """A sign of life; whether something may be due because of it."""
         if (there := self.present.get(name)) is None:
             return False
+        if beat.unfit:
+            self.unfit.add(name)
+            there.post(_refusal("the run does not fit: nobody waits for you"))
+            self._lose(name, "it takes no part, since the run does not fit its data or its program")
+            return True
         changed = there.ready != beat.ready
         there.ready, there.examples, there.seen = beat.ready, beat.examples, self.clock()
         self._mark(name, beat.ready)
@@ -340,20 +350,27 @@ class Coordinator:
     @property
     def m(self) -> int:
         """How many updates a round is to have."""
+        return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined - len(self._gone())))
+
+    def _gone(self) -> list[str]:
+        """Who counts no more, until it is back: whoever cannot be asked for long, or said that it takes no part."""
         forgotten = self.clock() - self.rules.forget
-        gone = sum(since < forgotten and not self._left_out(name) for name, since in self.away.items())
-        return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined - gone))
+        return [name for name, since in self.away.items()
+                if (since < forgotten or name in self.unfit) and not self._left_out(name)]  # fmt: skip
 
     def _back_by(self) -> list[float]:
         """Until when one waits for those who cannot be asked; whoever has gone for good delays one round."""
         return [since + self.rules.patience for name, since in self.away.items()
-                if self.members[name].offences < self.rules.offences]  # fmt: skip
+                if self.members[name].offences < self.rules.offences and name not in self.unfit]  # fmt: skip
 
     def _open(self, now: float) -> None:
         """Begin a round, if there is somebody to ask."""
         ready = {name for name, there in self.present.items() if there.ready}
         m = self.m
-        if now < self.not_before or len(self.members) < self.rules.begin or len(ready) < self.rules.enough(m):
+        if now < self.not_before:
+            return
+        if why := self.lacking:
+            self._wait(why, now)
             return
         if len(ready) < self.rules.asked(m) and any(now < moment for moment in self._back_by()):
             return
@@ -362,10 +379,34 @@ class Coordinator:
         cohort = [by_number[number] for number in order if by_number[number] in ready][: self.rules.asked(m)]
         opened = Opened(self.round, self.journal.attempts(self.round), tuple(cohort), now)
         self.journal.open(opened)
+        self.said, self.silent_until = "", -math.inf
         self.opened, self.received, self.expected = opened, {}, set(cohort)
         self.log("round", round=self.round, attempt=self.opened.attempt, asked=len(cohort))
         for name in cohort:
             self._ask(name)
+
+    @property
+    def lacking(self) -> str:
+        """What a round waits for, if too few have come or are ready."""
+        come, ready = len(self.members) - len(self.unfit), sum(there.ready for there in self.present.values())
+        if self.round == 0 and come < self.rules.begin:
+            return f"{self.rules.begin:,} participants must have come before the first round, {come:,} have"
+        if ready >= (enough := self.rules.enough(self.m)):
+            return ""
+        idle = sorted(set(self.away) - set(self._gone()) - {n for n in self.away if self._left_out(n)})
+        shown = ", ".join(idle[:NAMED]) + f" and {len(idle) - NAMED:,} more" * (len(idle) > NAMED)
+        return (
+            f"{enough:,} participants must be there and ready, {ready:,} are; not {shown}, "
+            f"who would count no more after {self.rules.forget:,.0f} seconds"
+        )
+
+    def _wait(self, why: str, now: float) -> None:
+        """Say what a round waits for: not at once, and something else not before as much time has passed again."""
+        if why != self.said and now >= self.silent_until:
+            if self.silent_until > -math.inf:
+                self.log("waiting", why=why)
+                self.said = why
+            self.silent_until = now + self.rules.patience
 
     def _closing(self, opened: Opened, received: list[Received], now: float) -> Job:
         """The work of closing a round with these updates."""
@@ -430,7 +471,7 @@ class Coordinator:
         if self.opened is not None:
             moments += [self.opened.began + self.rules.deadline, self.back_by]
         else:
-            moments += self._back_by()
+            moments += [*self._back_by(), self.silent_until]
         return max(0.01, min((moment - now for moment in moments if now < moment < math.inf), default=3600.0) + 0.001)
 
 

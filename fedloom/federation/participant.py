@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Update,
 FIRST, LONGEST = 0.5, 30.0  # seconds before one tries again: at least, and at most
 SHARE = 1 / 8  # of the time since the server was last there, after which one tries again
 TRIES = 5  # to get a file over in one go at it
+FAREWELL = 5.0  # seconds for which one waits until the server has heard that one takes no part
 Ended = tuple[Over, dict[str, np.ndarray]]
 """Why a run is over, and its final model."""
 
@@ -118,6 +120,7 @@ class Participant:
         self.training: tuple[tuple[str, int, str], asyncio.Future[Parcel]] | None = None
         self.newest: Order | None = None
         self.news = asyncio.Event()
+        self.unfit, self.hurry = False, asyncio.Event()  # whether this run is none for us, which is to be said at once
 
     async def run(self) -> Ended:
         """Take part until the run is over: why it is, and its final model."""
@@ -170,13 +173,17 @@ class Participant:
             await line.close()
 
     async def _beat(self) -> Beat:
-        ready = await self.compute(self.ready)  # somebody's hook, which may take its time
-        return Beat(protocol=PROTOCOL, version=self.version, ready=ready, examples=self.trainer.examples)
+        ready = not self.unfit and await self.compute(self.ready)  # somebody's hook, which may take its time
+        examples = self.trainer.examples
+        return Beat(protocol=PROTOCOL, version=self.version, ready=ready, examples=examples, unfit=self.unfit)
 
     async def _live(self, line: Line) -> None:
         """Give signs of life."""
         while True:
-            await asyncio.sleep(self.beat_every)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.beat_every):
+                    await self.hurry.wait()
+            self.hurry.clear()
             await line.send(await self._beat())
 
     async def _hear(self, line: Line) -> None:
@@ -188,12 +195,25 @@ class Participant:
                     raise Later(order.refusal.again)
                 raise Rejected(order.refusal.why)
             if kind == "welcome":
-                await self._begin(order.welcome)
+                try:
+                    await self._begin(order.welcome)
+                except FedloomError:
+                    await self._decline(line)
+                    raise
             elif kind in ("work", "over"):
                 if not self.run_id:
                     raise Rejected("the server gives orders before it has said what is learned")
                 self.newest = order
                 self.news.set()
+
+    async def _decline(self, line: Line) -> None:
+        """Say that one takes no part, so that nobody waits; not why, which is for those who have the data."""
+        self.unfit = True
+        self.hurry.set()
+        with suppress(TimeoutError, Lost):
+            async with asyncio.timeout(FAREWELL):
+                while (order := await line.receive()) is not None and order.WhichOneof("what") != "refusal":
+                    pass  # what was ordered before the server has heard it
 
     async def _begin(self, welcome: Welcome) -> None:
         """Make ready for a run."""

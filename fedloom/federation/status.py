@@ -14,7 +14,7 @@ def status(c: Coordinator) -> dict[str, Any]:
     state = "finished" if c.stopped else "training" if c.opened else "waiting"
     m = c.m
     return {
-        "run": c.run, "label": c.course.label, "state": state, "why": c.stopped or "",
+        "run": c.run, "label": c.course.label, "state": state, "why": c.stopped or ("" if c.opened else c.lacking),
         "round": c.round, "attempt": c.opened.attempt if c.opened else 0,
         "rounds": c.course.stop.rounds, "goal": m, "quorum": c.rules.enough(m),
         "started": c.began, "now": now,

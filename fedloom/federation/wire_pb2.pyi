@@ -9,21 +9,24 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Beat(_message.Message):
-    __slots__ = ("examples", "protocol", "ready", "version")
+    __slots__ = ("examples", "protocol", "ready", "unfit", "version")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    UNFIT_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
     ready: bool
     examples: int
+    unfit: bool
     def __init__(
         self,
         protocol: int | None = ...,
         version: str | None = ...,
         ready: bool | None = ...,
         examples: int | None = ...,
+        unfit: bool | None = ...,
     ) -> None: ...
 
 class Order(_message.Message):

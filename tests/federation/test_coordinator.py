@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from fedloom.runs.stopping import Stop
 from fedloom.trees import flatten
 
 READY = Beat(protocol=PROTOCOL, ready=True, examples=10)
+UNFIT = Beat(protocol=PROTOCOL, unfit=True)
 
 
 class Desk:
@@ -35,6 +37,7 @@ class Desk:
         self.rules, self.rounds, self.arithmetic = rules or Rules(begin=2, pause=0.0), rounds, arithmetic or tiny(1.0)
         self.now, self.posted = 1000.0, dict[str, list[Order]]()
         self.posts: dict[str, Callable[[Order], None]] = {}
+        self.events = list[tuple[str, dict[str, Any]]]()
         self.connection, self.disk = database(self), Memory(nothing)
         self.identity = identity
         self.begin()
@@ -42,7 +45,8 @@ class Desk:
     def begin(self) -> None:
         """Start, or start again after a crash."""
         course = Course(self.arithmetic, self.rules, Stop(self.rounds), lambda _: {}, "{}", self.identity)
-        self.c = Coordinator(course, Journal(self.connection), self.disk, lambda: self.now, "run")
+        told = lambda event, **fields: self.events.append((event, fields))  # noqa: E731
+        self.c = Coordinator(course, Journal(self.connection), self.disk, lambda: self.now, "run", told)
 
     def come(self, *names: str, beat: Beat = READY) -> None:
         for name in names:
@@ -61,6 +65,10 @@ class Desk:
         if job := self.c.tick():
             self.c.finish(job())
             self.c.tick()
+
+    def waits(self) -> list[str]:
+        """What it was said to wait for."""
+        return [fields["why"] for event, fields in self.events if event == "waiting"]
 
     def kinds(self, name: str) -> list[str]:
         return [str(order.WhichOneof("what")) for order in self.posted[name]]
@@ -342,6 +350,63 @@ def test_of_all_that_were_forgotten_the_first_who_is_back_waits_for_others() -> 
     desk.come("b")
     desk.tick(0.1)
     assert desk.c.m == 2 and desk.asked() == {"a", "b"}
+
+
+def test_whoever_takes_no_part_is_not_waited_for() -> None:
+    desk = Desk(Rules(begin=2, patience=10.0))
+    desk.come("west", "lab")
+    for name in ("west", "lab"):
+        assert desk.c.beat(name, UNFIT)
+        assert desk.kinds(name)[-1] == "refusal"
+    assert not desk.c.present and (desk.events[-1][0], desk.events[-1][1]["name"]) == ("left", "lab")
+    desk.come("north")
+    desk.tick(1.0)
+    assert desk.c.opened is None  # two have not come
+    desk.come("south")
+    desk.tick()
+    assert desk.asked() == {"north", "south"} and desk.c.m == 2
+    desk.come("west")  # with other data
+    assert desk.c.m == 3
+
+
+def test_a_round_under_way_does_without_whoever_takes_no_part() -> None:
+    desk = Desk(Rules(begin=3, quorum=1.0))
+    desk.come("a", "b", "c")
+    desk.tick()
+    desk.send("a"), desk.send("b")
+    desk.tick()
+    assert desk.c.round == 0
+    desk.c.beat("c", UNFIT)
+    desk.tick()
+    assert desk.c.round == 1 and desk.asked() == {"a", "b"}  # two, though three were to come before the first round
+
+
+def test_it_is_said_what_a_round_waits_for() -> None:
+    desk = Desk(Rules(begin=2, quorum=1.0, patience=10.0, forget=100.0))
+    desk.tick()
+    assert desk.waits() == [] and desk.c.rest() == pytest.approx(10.0, abs=0.01)
+    desk.tick(10.0)
+    first = "2 participants must have come before the first round, 0 have"
+    assert desk.waits() == [first] and status(desk.c)["why"] == first
+    desk.tick(10.0)
+    assert desk.waits() == [first]  # once
+    desk.come("a", "b")
+    desk.go("b")
+    desk.tick(1.0)
+    desk.tick(10.0)
+    assert desk.waits()[1:] == [
+        "2 participants must be there and ready, 1 are; not b, who would count no more after 100 seconds"
+    ]
+    desk.come("b")
+    desk.tick()
+    assert desk.asked() == {"a", "b"} and status(desk.c)["why"] == ""
+    names = [f"c{i}" for i in range(7)]
+    desk.come(*names)
+    for name in names:
+        desk.go(name)
+    desk.send("a"), desk.send("b")
+    desk.tick()
+    assert "not c0, c1, c2, c3, c4 and 2 more, who" in status(desk.c)["why"]
 
 
 def test_those_who_are_not_ready_are_not_asked() -> None:

@@ -14,6 +14,7 @@ import pytest
 from federation.test_coordinator import Desk
 from weather import Loop, Memory
 
+from fedloom.errors import DataError
 from fedloom.federation.channel import Channel
 from fedloom.federation.disk import digest
 from fedloom.federation.log import lines, several
@@ -22,7 +23,7 @@ from fedloom.federation.participant import LONGEST, Lost, Participant, Rejected
 from fedloom.federation.points import CRASH, POINTS, from_environment, nothing
 from fedloom.federation.rules import Rules
 from fedloom.federation.schema import Schema
-from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Update, Verdict, Want, Welcome, Work
+from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Over, Place, Refusal, Update, Verdict, Want, Welcome, Work
 
 MODEL = Schema.of({"w": np.zeros(2, np.float32)})
 CONTENT = MODEL.content({"w": np.ones(2, np.float32)})
@@ -186,6 +187,49 @@ def test_a_server_that_was_there_is_soon_found_again_and_one_long_away_is_left_a
     assert np.all(waits[away[1:] < 10.0] <= 1.25) and away[0] == 0.5
     assert waits.max() == pytest.approx(LONGEST)
     assert np.all(np.diff(waits) >= -1e-9)
+
+
+class Strict(Counting):
+    """Local work whose data do not fit."""
+
+    def prepare(self, welcome: Welcome) -> None:  # noqa: ARG002
+        raise DataError("there is no column height")
+
+
+class Hearing(Flaky):
+    """A server that lets go of whoever takes no part, and remembers what was said to it."""
+
+    async def attend(self) -> "Flaky":
+        self.beats, self.heard = list[Beat](), asyncio.Event()
+        return await super().attend()
+
+    async def send(self, beat: Beat) -> None:
+        self.beats.append(beat)
+        if beat.unfit:
+            self.heard.set()
+
+    async def receive(self) -> Order:
+        if self.orders:
+            return self.orders.pop(0)
+        await self.heard.wait()
+        return Order(refusal=Refusal(why="nobody waits for you"))
+
+
+def test_whoever_cannot_take_part_says_so_and_not_why() -> None:
+    server = Hearing(([WELCOME, WORK], 120.0))
+    with pytest.raises(DataError, match="height"):
+        participate(server, Strict())
+    assert [(beat.ready, beat.unfit) for beat in server.beats][0 :: len(server.beats) - 1] == [
+        (True, False),
+        (False, True),
+    ]
+    assert "height" not in str(server.beats)
+
+
+def test_a_server_that_does_not_hear_that_one_takes_no_part_is_not_waited_for() -> None:
+    server = Flaky(([WELCOME], 120.0))
+    with pytest.raises(DataError, match="height"):
+        participate(server, Strict())
 
 
 def test_after_long_enough_without_a_server_one_gives_up() -> None:
