@@ -15,6 +15,7 @@ from fedloom.errors import ArgumentError, UnknownName, require
 
 CONFIGS = (Path("fedloom.toml"), Path("~/.config/fedloom.toml"))
 KNOWN = ("data_folder",)
+DATA_FOLDER = "FEDLOOM_DATA"  # the environment variable
 
 
 def data_folder(given: str | Path | None = None) -> Path:
@@ -25,7 +26,7 @@ def data_folder(given: str | Path | None = None) -> Path:
     """
     if given is not None:
         return Path(given).expanduser()
-    if named := os.environ.get("FEDLOOM_DATA"):
+    if named := os.environ.get(DATA_FOLDER):
         return Path(named).expanduser()
     for config in CONFIGS:
         if folder := _read(config.expanduser()).get("data_folder"):

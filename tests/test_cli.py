@@ -16,6 +16,7 @@ from fedloom.local.sgd import OPTIMIZERS
 from fedloom.mixing import matcha
 from fedloom.mixing.graph import graph
 from fedloom.mixing.spread import sparsest, spread
+from fedloom.version import VERSION
 
 FAST = ["--model", "logistic", "--rounds", "2", "--target", "none"]
 
@@ -70,6 +71,23 @@ def test_resume_goes_on_to_more_rounds_and_plot_draws_several_runs() -> None:
     assert Path("two.svg").read_text().count('<g id="axes_') == 6
 
 
+def test_what_is_done_is_not_undone() -> None:
+    fedloom("run", *FAST, "--out", "a", "--quiet")
+    before = Path("a/experiment.toml").read_text()
+    refused = fedloom("resume", "a", "--rounds", "1")
+    assert (refused.exit_code, "rounds must be at least 2, which are done already, but is 1" in refused.stderr) == (
+        2,
+        True,
+    )
+    assert Path("a/experiment.toml").read_text() == before
+    fedloom("sweep", *FAST, "--lr", "0.1,0.2", "--out", "s", "--quiet")
+    assert "rounds must be at least 2" in fedloom("resume", "s", "--rounds", "1").stderr
+
+
+def test_the_version() -> None:
+    assert fedloom("--version").stdout.strip() == VERSION
+
+
 def test_a_run_of_python_is_not_for_the_command_line() -> None:
     Path("python").mkdir()
     Path("python/history.json").write_text("{}")
@@ -80,6 +98,7 @@ def test_out_is_a_folder() -> None:
     Path("file").write_text("")
     assert "out must be a folder, but is 'file'" in fedloom("run", *FAST, "--out", "file").stderr
     assert "out must be a folder, but is 'file'" in fedloom("sweep", *FAST, "--out", "file").stderr
+    assert "the folder file/x cannot be made (Not a directory)" in fedloom("run", *FAST, "--out", "file/x").stderr
 
 
 def test_sweep_runs_every_combination() -> None:
@@ -283,6 +302,10 @@ def test_reproduce_what_is_not_there() -> None:
     drawing = "reproduce", "mcmahan2017", "table1", "--from-results"
     assert "only must be left out with --from-results, which runs nothing" in fedloom(*drawing, "--only", "2nn").stderr
     assert "page must be a file, but is '.'" in fedloom(*drawing, "--page", ".").stderr
+    elsewhere = "--results", "r", "--data-folder", "none"
+    lacking = fedloom("reproduce", "samani2020", "wisdm", "--quick", *elsewhere).stderr
+    assert "is neither here nor in the data folder none" in " ".join(lacking.split())
+    assert not list(Path("r/samani2020-quick").iterdir())  # nothing had begun
     slow = fedloom("reproduce", "mcmahan2017", "table1", "--quick", "--only", "cnn-iid-C0-E5-B10").stderr
     assert "nothing of cnn-iid-C0-E5-B10 is quick: run without --quick" in " ".join(slow.split())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -16,15 +17,31 @@ from fedloom.cli.results import list_command, plot_command
 from fedloom.cli.resume import resume
 from fedloom.cli.sweep import sweep_command
 from fedloom.cli.topology import topology_command
+from fedloom.version import VERSION
 
 app = typer.Typer(
     name="fedloom",
-    help="Federated learning, compiled: whole runs and whole sweeps in one XLA program.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def tell_version(asked: bool) -> None:
+    """Print the version, if it is asked for, and nothing else."""
+    if asked:
+        print(VERSION)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=tell_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """Federated learning, compiled: whole runs and whole sweeps in one XLA program."""
+
+
 app.command("run", rich_help_panel="Experiments")(run_command)
 app.command("sweep", rich_help_panel="Experiments")(sweep_command)
 app.command("resume", rich_help_panel="Experiments")(resume)

@@ -65,7 +65,7 @@ def describe_command(
 def partition_command(
     save: Annotated[Path, typer.Option(help="file to write, ending in .safetensors")],
     file: File = None,
-    figure: Figure = None,
+    figure: Annotated[Path | None, typer.Option(help=f"where to draw what clients have {default('nowhere')}")] = None,
     data_folder: DataFolder = None,
     quiet: Quiet = False,
     json_: Json = False,

@@ -174,7 +174,10 @@ def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequ
     require(has_test, "users", "no: there is no test data to measure them on (--test-share)", experiment.users)
     for algorithm in algorithms:  # before anything is written
         check(algorithm, experiment.build_task(data), data)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FedloomError(f"the folder {folder} cannot be made ({error.strerror})") from error
     picture(data, folder / CLIENTS)
     if manner.shows and data.note:
         errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)

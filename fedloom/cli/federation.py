@@ -160,10 +160,15 @@ def served(
     task, stop = experiment.build_task(data), experiment.stop()
     if blind:
         stop = dataclasses.replace(stop, monitor="clients_accuracy")
-    run = course(
-        task, experiment.build_algorithm(), seed=experiment.seed, data=None if blind else data, stop=stop, rules=rules,
-        label=f"{task.name} on {experiment.data}, {experiment.algorithm}", more=about(experiment, data),
-    )  # fmt: skip
+    try:
+        run = course(
+            task, experiment.build_algorithm(), seed=experiment.seed, data=None if blind else data, stop=stop,
+            rules=rules, label=f"{task.name} on {experiment.data}, {experiment.algorithm}",
+            more=about(experiment, data),
+        )  # fmt: skip
+    except ArgumentError as error:
+        raise error if error.argument != "algorithm" else ArgumentError(
+            "algorithm", error.requirement, experiment.algorithm) from None  # fmt: skip
 
     def started(port: int, seen: int | None) -> None:
         write_text(out / EXPERIMENT, experiment.to_toml())  # the folder is this run's from now on

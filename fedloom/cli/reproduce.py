@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 import fedloom.recipes.layout as layout
-from fedloom.cli.shared import Debug, Quiet, console, errors, told
+from fedloom.cli.shared import DataFolder, Debug, Quiet, console, errors, told
 from fedloom.errors import FedloomError, choose, require
 from fedloom.recipes import PAPERS, Part
 from fedloom.recipes.page import page as write_page
@@ -19,6 +20,7 @@ from fedloom.recipes.paper import Paper
 from fedloom.recipes.part import Found
 from fedloom.recipes.recording import Manner, missing, record_missing, recorded
 from fedloom.runs import Experiment, report
+from fedloom.settings import DATA_FOLDER
 
 NAMES = "; ".join(f"{name}: {', '.join(paper.parts)}" for name, paper in PAPERS.items())
 
@@ -43,6 +45,7 @@ def reproduce(
     precision: Annotated[
         str, typer.Option(help="what training computes in: float32, or bfloat16, which is quick on an accelerator")
     ] = "float32",
+    data_folder: DataFolder = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -58,6 +61,8 @@ def reproduce(
       fedloom reproduce samani2020 wisdm
     """
     with told(debug):
+        if data_folder is not None:
+            os.environ[DATA_FOLDER] = str(data_folder)
         about = choose("paper", paper, PAPERS)
         Experiment(precision=precision)  # which knows the choices
         chosen = about.chosen(parts or ["all"])

@@ -8,12 +8,13 @@ from typing import Annotated, Optional
 import typer
 
 from fedloom.cli.experiments import CENTRAL, EXPERIMENT, Manner, go
+from fedloom.cli.results import members
 from fedloom.cli.shared import DataFolder, Debug, Json, Quiet, told
 from fedloom.cli.sweep import SWEEP, go_sweep
-from fedloom.errors import CheckpointError
+from fedloom.errors import CheckpointError, require
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.plan import Plan
-from fedloom.runs.result import HISTORY
+from fedloom.runs.result import HISTORY, load
 
 
 def resume(
@@ -29,6 +30,7 @@ def resume(
     with told(debug):
         changes = {name: value for name, value in (("rounds", rounds), ("target", target)) if value is not None}
         if (directory / SWEEP).is_file():
+            check_rounds(rounds, directory)
             go_sweep(Plan.read(directory / SWEEP).changed(**changes), directory, Manner(quiet, json_, data_folder))
             return
         if (directory / HISTORY).is_file() and not (directory / EXPERIMENT).is_file():
@@ -36,5 +38,15 @@ def resume(
                                   f'fl.run(…, directory="{directory}") again')  # fmt: skip
         if not (directory / EXPERIMENT).is_file():
             raise CheckpointError(f"{directory} holds no run: there is no {EXPERIMENT}")
+        check_rounds(rounds, directory)
         experiment = Experiment.read(directory / EXPERIMENT).replace(**changes)
         go(experiment, directory, Manner(quiet, json_, data_folder), central=(directory / CENTRAL).is_dir())
+
+
+def check_rounds(rounds: int | None, directory: Path) -> None:
+    """Raise an :class:`ArgumentError` if more rounds are done in a folder than are asked for."""
+    if rounds is None:
+        return
+    begun = [folder for folder in members(directory) if (folder / HISTORY).is_file()]
+    done = max((int(load(folder).history.last("round")) for folder in begun), default=0)
+    require(rounds >= done, "rounds", f"at least {done:,}, which are done already", rounds)

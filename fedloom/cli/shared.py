@@ -118,7 +118,10 @@ def told(debug: bool) -> Iterator[None]:
         errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        errors.print("stopped; what was saved before goes on with the same command, or fedloom resume", style="yellow")
+        errors.print(
+            "stopped at once; what was saved before, if anything, goes on with the same command, or fedloom resume",
+            style="yellow",
+        )
         raise typer.Exit(130) from None
 
 

@@ -184,7 +184,9 @@ class Arithmetic:
 
 def arithmetic(task: Task, algorithm: Method, seed: int) -> Arithmetic:
     """A server's part of an algorithm, if that has one."""
-    need = "one with a server and one model for all: fedavg, fedsgd, fedprox, scaffold, fedper, …"
+    need = (
+        "one with a server and a model, or layers of it, for all (not personalised, dpa-sgd, ifca, multi-task, local)"
+    )
     require(isinstance(algorithm, Algorithm) and algorithm.has_server, "algorithm", need, type(algorithm).__name__)
     assert isinstance(algorithm, Algorithm)
     require(0 <= seed < 2**32, "seed", "between 0 and 4294967295", seed)

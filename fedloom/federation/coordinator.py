@@ -132,7 +132,7 @@ class Coordinator:
             post(_refusal(self._quarantine(name)))
             return False
         if known := self.present.get(name):
-            known.post(_refusal("somebody else has come with the same certificate"))
+            known.post(_refusal("somebody else has come under the same name"))
         else:
             self.log("came", name=name, number=member.number)
         self.unfit.discard(name)

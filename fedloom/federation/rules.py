@@ -12,8 +12,8 @@ from fedloom.errors import number, require, whole
 class Rules:
     """How rounds begin and end, and what is believed of participants.
 
-    With m = max(C·K, 1), rounded, K the participants that have come, are neither forgotten nor in quarantine and have not
-    said that they take no part, a round
+    With m = max(C·K, 1), rounded, K the participants that have come, are neither forgotten nor in quarantine and have
+    not said that they take no part, a round
 
         asks      ⌈over · m⌉ of those who are there and ready,
         ends      when m updates are there; or nobody is left to wait for, or time is up, and ⌈quorum · m⌉ are there,

@@ -12,6 +12,7 @@ from fedloom.tasks.task import Task, Variables
 from fedloom.trees import record
 
 if TYPE_CHECKING:
+    import numpy as np
     from jaxtyping import Array, Int
 
     from fedloom.local.local import Kept, Scalar
@@ -35,6 +36,10 @@ class Ditto(Around):
     def personal(self) -> bool:
         """Every client uses its own model."""
         return True
+
+    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
+        """Those of the shared model, and as many of its own."""
+        return 2 * self.inner.taken(n)
 
     def still(self, work: Work) -> bool:  # noqa: ARG002
         """No: the pull moves it."""

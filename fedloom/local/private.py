@@ -125,7 +125,8 @@ class Private(Around):
         layers = sorted({name.split(".")[1] for name in every})
         for layer in self.layers:
             if not any(is_named(name, layer) for name in every):
-                raise ArgumentError("private", f"layers that the model has ({', '.join(layers)})", layer)
+                hint = ", for fedbn one that normalises, such as cnn-bn" if layer == "norm*" else ""
+                raise ArgumentError("private", f"layers that the model has ({', '.join(layers)}){hint}", layer)
         if all(self.own(name) for name in names(variables) if name.startswith("params.")):
             raise ArgumentError("private", f"some of the model's layers ({', '.join(layers)}), not all", self.layers)
         super().check(variables)

@@ -18,7 +18,7 @@ import fedloom.recipes.series as curves
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.engines.devices import cores, devices
-from fedloom.errors import UnknownName
+from fedloom.errors import FedloomError, UnknownName
 from fedloom.recipes.cell import Cell
 from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.part import Found, Part
@@ -130,6 +130,10 @@ def run_one(series: curves.Series, manner: Manner, until: float) -> None:
             columns = series.run(Conduct(begin, folder, until), manner.quick)
     except (TimeoutError, KeyboardInterrupt):
         write_text(folder / SPENT, f"{before + time.perf_counter() - start:.2f}\n")
+        raise
+    except FedloomError:
+        if not any(path.is_dir() for path in folder.iterdir()):
+            clear(folder)  # nothing had begun
         raise
     about = provenance(series.name, series.experiment, before + time.perf_counter() - start, manner)
     curves.write(curves.Kept(series.name, columns, about), manner.folder)

@@ -1,4 +1,4 @@
-"""Interrupt: Ctrl-C asks a run to stop where it can go on later."""
+"""Interrupt: Ctrl-C, or whoever ends programs, asks a run to stop where it can go on later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Inside, the first Ctrl-C asks to stop at the next evaluation, and says so; the second stops at once."""
+    """Inside, the first Ctrl-C (or SIGTERM, by which a scheduler ends programs) asks to stop at the next evaluation,
+    and says so; the second stops at once.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
@@ -24,8 +26,9 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         asked.set()
         print("\nstopping at the next evaluation; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
-    former = signal.signal(signal.SIGINT, ask)
+    former = {one: signal.signal(one, ask) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, former)
+        for one, handler in former.items():
+            signal.signal(one, handler)

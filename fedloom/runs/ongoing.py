@@ -58,7 +58,7 @@ class Ongoing:
         self.inside = list(range(len(histories)))  # the experiments that the program computes, in its order
         before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
         self.began = time.perf_counter() - before
-        self.saved = time.perf_counter()
+        self.saved = -math.inf  # the first rounds are saved at once
         self.passed = [self.until(i) for i in range(len(histories))]
         self.took = list[float]()  # seconds of each turn of the program's loop; the first one compiles
 

@@ -18,6 +18,7 @@ from fedloom.style import COLOURS, STYLE, save
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
 INSIDE = 8  # lines of a legend that fit into a panel
+FEW = 20  # evaluations of which all are shown
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
 
 Together = Mapping[str, Sequence[History]]
@@ -77,7 +78,7 @@ def plot(
         if len(grid[0, 0].get_legend_handles_labels()[0]) > INSIDE:
             figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
         else:
-            grid[0, 0].legend(loc="lower right", fontsize="small")
+            grid[0, 0].legend(loc="lower right", fontsize="small", frameon=True, framealpha=0.8, edgecolor="none")
         if file:
             save(figure, file)
     return figure
@@ -115,10 +116,15 @@ def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
     whose = "".join(f"{split} " for split in parts) if len(parts) == 1 and not alone else ""
     axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " "))
     if metric == "accuracy":
-        lowest = min(float(np.nanmedian(h.column(c))) for h in every for c in h.columns if c.endswith("accuracy"))
+        least = np.nanmedian if max(map(len, every)) >= FEW else np.nanmin  # of a long run, not its first rounds
+        lowest = min(float(least(h.column(c))) for h in every for c in h.columns if c.endswith("accuracy"))
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
         axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        if high < 10 * low:  # else a power of ten is on the axis
+            axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _check(together: Together, metric: str, x: str) -> None:

@@ -210,6 +210,12 @@ def test_one_cluster_is_fedavg() -> None:
     assert program.down == 1
 
 
+def test_a_model_of_ones_own_takes_as_many_steps_again() -> None:
+    n = np.array([0, 5, 10, 25])
+    assert beside(0.1, sgd(batch_size=10, epochs=2)).taken(n).tolist() == [0, 4, 4, 12]
+    assert sgd(batch_size=10, epochs=2).taken(n).tolist() == [0, 2, 2, 6]
+
+
 @pytest.mark.parametrize("make", [scaffold, ditto, fedper, lambda **o: ifca(2, **o)])
 def test_what_clients_keep_survives_a_stop(make: Any, tmp_path: Path) -> None:
     algorithm, data, task = make(fraction=0.5, **WORK), points(VALUES), quadratic(1.0, 0.5)

@@ -273,7 +273,7 @@ def test_of_two_with_one_certificate_the_newer_stays(site: Site) -> None:
             before = await first.attend()
             await order(before, "welcome")
             after = await second.attend()
-            assert (await order(before, "refusal")).why == "somebody else has come with the same certificate"
+            assert (await order(before, "refusal")).why == "somebody else has come under the same name"
             await order(after, "work")
             assert list(site.coordinator.present) == ["a"]
 

@@ -33,6 +33,14 @@ def test_each_curve_is_drawn_as_measured_and_best_so_far(tmp_path: Path) -> None
     assert (tmp_path / "f.png").stat().st_size > 10_000
 
 
+def test_of_a_long_run_the_first_rounds_are_not_what_is_seen() -> None:
+    rows = [{"round": i, "test_accuracy": min(0.1 + i / 10, 0.9), "test_loss": 2 - i / 50} for i in range(30)]
+    limits = [plot([("a", History(tuple(rows[:n])))], against=["rounds"]).axes[0].get_ylim() for n in (8, 30)]
+    assert limits == [(0.0, 1.005), (pytest.approx(0.78), 1.005)]
+    loss = plot([("a", History(tuple(rows)))], against=["rounds"]).axes[1]
+    assert loss.yaxis.get_minor_formatter()(1.5, 0) == "1.5"  # not 1.5 × 10⁰
+
+
 def test_several_runs_share_a_figure() -> None:
     figure = plot([("a", HISTORY), ("b", HISTORY)], against=["rounds", "seconds", "bytes"])
     assert len(figure.axes) == 6

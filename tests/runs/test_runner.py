@@ -134,12 +134,13 @@ def test_divergence_names_round_and_rate_and_keeps_the_last_good_state(generated
     assert all(np.isfinite(list(row.values())).all() for row in kept.about["rows"])
 
 
-def test_ctrl_c_finishes_the_chunk_and_can_be_resumed(generated: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_chunk_and_can_be_resumed(how: signal.Signals, generated: Make, tmp_path: Path) -> None:
     data = generated(SIZES)
 
     def press(histories: object) -> None:
         if len(histories[0]) == 4:  # type: ignore[index]
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), how)
 
     run = fl.run(data, TASK, ALGORITHM, rounds=8, directory=tmp_path, watch=press)
     assert run.stopped.startswith("interrupted")
@@ -148,6 +149,16 @@ def test_ctrl_c_finishes_the_chunk_and_can_be_resumed(generated: Make, tmp_path:
         fl.run(data, TASK, ALGORITHM, rounds=8, directory=tmp_path).variables,
         fl.run(data, TASK, ALGORITHM, rounds=8).variables,
     )
+
+
+def test_the_first_rounds_are_saved_at_once(generated: Make, tmp_path: Path) -> None:
+    def press(histories: object) -> None:
+        if len(histories[0]) == 3:  # type: ignore[index]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fl.run(generated(SIZES), TASK, ALGORITHM, rounds=8, directory=tmp_path, watch=press)
+    assert standing(tmp_path).round == 1  # type: ignore[union-attr]
 
 
 def test_when_the_time_is_over_a_run_can_be_resumed(generated: Make, tmp_path: Path) -> None:
