@@ -120,7 +120,10 @@ def comparison(runs: Sequence[Run], target: float | None) -> Table:
     best = {label: [run.history.best("test_accuracy") for run in mine] for label, mine in together.items()}
     timed = "clock" if all("clock" in run.history.columns for run in runs) else "seconds"
     odd = [run for run in runs if not run.stopped.startswith("did ") and " reached " not in run.stopped]
-    table = Table(title=counted(len(runs), "experiment", "experiments"), title_justify="left")
+    notes = ["±: the deviation over seeds"] if len(together) < len(runs) else []
+    notes += ["seconds include compiling, which the first run of a program does"] if timed == "seconds" else []
+    many, told = counted(len(runs), "experiment", "experiments"), "; ".join(notes)
+    table = Table(title=many, title_justify="left", caption=told, caption_justify="left")
     table.add_column("experiment")
     heads = ["best test", *([f"to {target:.4g}"] if target else []), "rounds", "MB", timed]
     for name in heads:

@@ -35,3 +35,11 @@ def test_one_seed_each_and_a_clock() -> None:
         "": ["best test", "to 0.9", "rounds", "MB", "clock"],
         **{name: ["50.00%", "–", "1", "2.0", "7.0"] for name in ("fedavg", "scaffold")},
     }
+
+
+def test_what_numbers_mean_is_said_below() -> None:
+    seeds = [run(f"lr=0.1,seed={seed}", 0.1, 0.5) for seed in range(2)]
+    compiling = "seconds include compiling, which the first run of a program does"
+    assert comparison(seeds, None).caption == f"±: the deviation over seeds; {compiling}"
+    assert comparison(seeds[:1], None).caption == compiling
+    assert not comparison([run("lr=0.1,seed=0", 0.1, 0.5, clock=7.0)], None).caption
