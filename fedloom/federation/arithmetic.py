@@ -185,7 +185,7 @@ class Arithmetic:
 def arithmetic(task: Task, algorithm: Method, seed: int) -> Arithmetic:
     """A server's part of an algorithm, if that has one."""
     need = (
-        "one with a server and a model, or layers of it, for all (not personalised, dpa-sgd, ifca, multi-task, local)"
+        "one with a server and one model for all, or layers of one (not personalised, dpa-sgd, ifca, multi-task, local)"
     )
     require(isinstance(algorithm, Algorithm) and algorithm.has_server, "algorithm", need, type(algorithm).__name__)
     assert isinstance(algorithm, Algorithm)

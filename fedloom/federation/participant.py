@@ -219,6 +219,7 @@ class Participant:
         """Make ready for a run."""
         self.beat_every, self.there = welcome.beat, True
         if self.welcomed != (told := welcome.SerializeToString(deterministic=True)):
+            self.unfit = False
             await self._rest()
             try:
                 await self.compute(lambda: self.trainer.prepare(welcome))

@@ -114,7 +114,7 @@ def test_a_run_counts_connections_and_survives_a_stop(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"period": 0}, "period must be at least 1 step, but is 0"),
-        ({"batch_size": None}, "batch_size must be a number with a period"),
+        ({"batch_size": None}, "batch_size must be a number, not all, with a period"),
         ({"topology": "moebius"}, "topology must be one of complete"),
         ({"degree": 3}, "an option of ring must be one of"),
         ({"weights": "fair"}, "weights must be one of metropolis, optimised, uniform, but is 'fair'"),
