@@ -80,6 +80,8 @@ def test_what_is_done_is_not_undone() -> None:
         True,
     )
     assert Path("a/experiment.toml").read_text() == before
+    Path("a/history.json").write_text('{"label": "a", "rows": []}')
+    assert "column" not in fedloom("resume", "a", "--rounds", "1").stderr
     fedloom("sweep", *FAST, "--lr", "0.1,0.2", "--out", "s", "--quiet")
     assert "rounds must be at least 2" in fedloom("resume", "s", "--rounds", "1").stderr
 

@@ -47,6 +47,6 @@ def check_rounds(rounds: int | None, directory: Path) -> None:
     """Raise an :class:`ArgumentError` if more rounds are done in a folder than are asked for."""
     if rounds is None:
         return
-    begun = [folder for folder in members(directory) if (folder / HISTORY).is_file()]
-    done = max((int(load(folder).history.last("round")) for folder in begun), default=0)
+    begun = [load(folder).history for folder in members(directory) if (folder / HISTORY).is_file()]
+    done = max((int(history.last("round")) for history in begun if len(history)), default=0)
     require(rounds >= done, "rounds", f"at least {done:,}, which are done already", rounds)

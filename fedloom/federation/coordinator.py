@@ -66,7 +66,6 @@ class Coordinator:
         self.present: dict[str, Presence] = {}
         self.uploads = Uploads(disk, course.arithmetic, course.rules)
         self.all_heard_until = math.inf  # before then nobody can have been silent for too long
-        self.unfit = set[str]()  # who said since this process began that it takes no part
         self.said, self.silent_until = "", -math.inf  # what a round was last said to wait for; when that may be said
         self.late: dict[str, int] = {}  # updates that came too late since this process began, by name
         self.closing = False
@@ -90,7 +89,7 @@ class Coordinator:
         self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])
         self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.read(self.state_file)))
         self.history = from_rows(self.journal.rows())
-        self.members = self.journal.members()
+        self.members, self.unfit = self.journal.members(), self.journal.unfit()  # who is known, and who takes no part
         self.quarantined = sum(member.offences >= self.rules.offences for member in self.members.values())
         self.round = last.round + 1 if last else 0
         self.opened: Opened | None = None
@@ -135,7 +134,9 @@ class Coordinator:
             known.post(_refusal("somebody else has come under the same name"))
         else:
             self.log("came", name=name, number=member.number)
-        self.unfit.discard(name)
+        if name in self.unfit:
+            self.journal.accept(name)
+            self.unfit.remove(name)
         self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
         self.all_heard_until = min(self.all_heard_until, self.clock() + self.rules.silence)
         self._mark(name, beat.ready)
@@ -148,11 +149,12 @@ class Coordinator:
             self._ask(name)
         return True
 
-    def beat(self, name: str, beat: Beat) -> bool:
-        """A sign of life; whether something may be due because of it."""
-        if (there := self.present.get(name)) is None:
+    def beat(self, name: str, beat: Beat, post: Callable[[Order], None] | None = None) -> bool:
+        """A sign of life, of whom orders are posted to that way, if that is said; whether something may be due then."""
+        if (there := self.present.get(name)) is None or post not in (None, there.post):
             return False
         if beat.unfit:
+            self.journal.decline(name)
             self.unfit.add(name)
             there.post(_refusal("the run does not fit: nobody waits for you"))
             self._lose(name, "it takes no part, since the run does not fit its data or its program")
@@ -312,6 +314,9 @@ class Coordinator:
         if self.opened is None:
             self._open(now)
             return None
+        if self._come < self.rules.begin and self.round == 0:
+            self._void(now)  # somebody who had come for it takes no part
+            return None
         m = self._needed()
         waited = now >= self.back_by and not self.expected  # after a crash, those asked before may still come back
         up = now >= self.opened.began + self.rules.deadline
@@ -388,17 +393,20 @@ class Coordinator:
     @property
     def lacking(self) -> str:
         """What a round waits for, if too few have come or are ready."""
-        come, ready = len(self.members) - len(self.unfit), sum(there.ready for there in self.present.values())
-        if self.round == 0 and come < self.rules.begin:
-            return f"{self.rules.begin:,} participants must have come before the first round, {come:,} have"
+        ready = sum(there.ready for there in self.present.values())
+        if self.round == 0 and self._come < self.rules.begin:
+            return f"{self.rules.begin:,} participants must have come before the first round, {self._come:,} have"
         if ready >= (enough := self.rules.enough(self.m)):
             return ""
         idle = sorted(set(self.away) - set(self._gone()) - {n for n in self.away if self._left_out(n)})
         shown = ", ".join(idle[:NAMED]) + f" and {len(idle) - NAMED:,} more" * (len(idle) > NAMED)
-        return (
-            f"{enough:,} participants must be there and ready, {ready:,} are; not {shown}, "
-            f"who would count no more after {self.rules.forget:,.0f} seconds"
-        )
+        forget = f"; not {shown}, who would count no more after {self.rules.forget:,.0f} seconds" if idle else ""
+        return f"{enough:,} participants must be there and ready, {ready:,} are{forget}"
+
+    @property
+    def _come(self) -> int:
+        """How many have come, and not said that they take no part."""
+        return len(self.members) - len(self.unfit)
 
     def _wait(self, why: str, now: float) -> None:
         """Say what a round waits for: not at once, and something else not before as much time has passed again."""
@@ -452,7 +460,7 @@ class Coordinator:
     def awaited(self) -> bool:
         """Whether somebody takes part who does not know yet that the run is over."""
         return any(name not in self.told for name, member in self.members.items()
-                   if member.offences < self.rules.offences)  # fmt: skip
+                   if member.offences < self.rules.offences and name not in self.unfit)  # fmt: skip
 
     def failed(self) -> None:
         """Closing did not succeed: it will be tried again."""

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS updates (
     PRIMARY KEY (round, attempt, name)) STRICT;
 CREATE TABLE IF NOT EXISTS refusals (
     time REAL NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, why TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS unfit (name TEXT PRIMARY KEY) STRICT;
 """
 MEMBER = "SELECT name, number, counted, rounds, offences FROM participants"
 OPEN, CLOSED, VOID = "open", "closed", "void"
@@ -194,6 +195,20 @@ class Journal:
                 "INSERT INTO refusals VALUES (?, ?, ?, ?)", (refused.time, refused.round, refused.name, refused.why)
             )
             self.connection.execute("UPDATE participants SET offences = offences + 1 WHERE name = ?", (refused.name,))
+
+    def unfit(self) -> set[str]:
+        """Who said that it takes no part, and has not come back."""
+        return {name for (name,) in self.connection.execute("SELECT name FROM unfit")}
+
+    def decline(self, name: str) -> None:
+        """A participant takes no part."""
+        with self._transaction("a participant takes no part"):
+            self.connection.execute("INSERT OR IGNORE INTO unfit VALUES (?)", (name,))
+
+    def accept(self, name: str) -> None:
+        """One that took no part has come back."""
+        with self._transaction("a participant is back"):
+            self.connection.execute("DELETE FROM unfit WHERE name = ?", (name,))
 
     def pardon(self, name: str) -> bool:
         """Forget a participant's offences; whether there is such a one."""

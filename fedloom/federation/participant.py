@@ -155,6 +155,8 @@ class Participant:
     async def _attend(self) -> Ended | None:
         """Be there until the line ends; how the run ended, if it has."""
         line = await self.link.attend()
+        self.unfit = False  # until it is seen what is learned there now
+        self.hurry.clear()
         tasks: list[asyncio.Task[Any]] = []
         try:
             await line.send(await self._beat())
@@ -219,7 +221,6 @@ class Participant:
         """Make ready for a run."""
         self.beat_every, self.there = welcome.beat, True
         if self.welcomed != (told := welcome.SerializeToString(deterministic=True)):
-            self.unfit = False
             await self._rest()
             try:
                 await self.compute(lambda: self.trainer.prepare(welcome))

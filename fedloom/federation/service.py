@@ -56,7 +56,7 @@ class Service:
 
         staying = self.coordinator.attend(name, first, post)
         self.changed.set()
-        listening = asyncio.create_task(self._listen(name, beats, orders))
+        listening = asyncio.create_task(self._listen(name, beats, orders, post))
         try:
             while (order := await orders.get()) is not None:
                 yield order
@@ -70,11 +70,17 @@ class Service:
             self.coordinator.leave(name, post)
             self.changed.set()
 
-    async def _listen(self, name: str, beats: AsyncIterator[Beat], orders: asyncio.Queue[Order | None]) -> None:
+    async def _listen(
+        self,
+        name: str,
+        beats: AsyncIterator[Beat],
+        orders: asyncio.Queue[Order | None],
+        post: Callable[[Order], None],
+    ) -> None:
         """Hear signs of life until there are no more."""
         try:
             async for beat in beats:
-                if self.coordinator.beat(name, beat):
+                if self.coordinator.beat(name, beat, post):
                     self.changed.set()
         finally:
             orders.put_nowait(None)

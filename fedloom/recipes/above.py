@@ -8,7 +8,7 @@ import numpy as np
 
 from fedloom.data.partition.partition import counted
 from fedloom.recipes.cell import Outcome
-from fedloom.recipes.layout import Entry, Grid, took
+from fedloom.recipes.layout import NOT_RUN, Entry, Grid, took
 from fedloom.recipes.part import Found
 
 
@@ -17,10 +17,10 @@ def above(grids: Sequence[Grid], found: Found) -> str:
     told = []
     for entry in (entry for grid in grids for entry in grid.entries):
         outcome, paper = found.outcomes.get(entry.cell), entry.published.get("paper")
-        if outcome and paper and (entry.number("ours", found.outcomes) or np.inf) > paper:
-            told.append(
-                f"`{entry.cell}` ({took(entry, outcome)}, the paper {paper:,.0f}; {how(entry, paper, outcome)})"
-            )
+        if outcome is None or not paper or (entry.number("ours", found.outcomes) or np.inf) <= paper:
+            continue
+        if (ours := took(entry, outcome)) != NOT_RUN:
+            told.append(f"`{entry.cell}` ({ours}, the paper {paper:,.0f}; {how(entry, paper, outcome)})")
     return f"Above the paper's: {', '.join(told)}." if told else ""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from fedloom.recipes.cell import Outcome, star
 
 WHO = {"ours": "fedloom", "paper": "paper", "hartoyo": "Hartoyo Putra"}
+NOT_RUN = "–"
 APART = 0.25  # by which share ours may differ from the paper's without a word
 
 
@@ -73,11 +74,11 @@ def filled(
                 if mine is None and who != "ours" and not (who == "paper" and who in entry.published):
                     continue
                 gain = f" ({base / mine:.1f} ×)" if mine and base and entry is not first else ""
-                shown = f"{mine:,.0f}" if mine else "–"
+                shown = f"{mine:,.0f}" if mine else NOT_RUN
                 if who == "ours" and (ours := known.get(entry.cell)):
                     shown = took(entry, ours) + _spread(entry, ours)
                     if entry.cell not in found:
-                        shown = f"{shown} so far" if _is_there(entry, ours) else "–"
+                        shown = f"{shown} so far" if _is_there(entry, ours) else NOT_RUN
                 told.append(f"{called} {shown}{gain}")
             texts.append("\n".join(told))
         lines.append(texts)
@@ -91,7 +92,7 @@ def took(entry: Entry, ours: Outcome) -> str:
     if len(there) == len(chosen):
         return f"{np.mean(there):,.0f}{star(ours.about)}"
     if all(" reached " in trial.ended for trial in chosen):
-        return "–"  # not that far
+        return NOT_RUN  # not that far
     if there:
         return f"{np.mean(there):,.0f}{star(ours.about)} with {len(there)} of {len(chosen)} seeds"
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"

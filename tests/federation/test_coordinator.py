@@ -370,7 +370,7 @@ def test_whoever_takes_no_part_is_not_waited_for() -> None:
 
 
 def test_a_round_under_way_does_without_whoever_takes_no_part() -> None:
-    desk = Desk(Rules(begin=3, quorum=1.0))
+    desk = Desk(Rules(begin=2, quorum=1.0))
     desk.come("a", "b", "c")
     desk.tick()
     desk.send("a"), desk.send("b")
@@ -378,7 +378,45 @@ def test_a_round_under_way_does_without_whoever_takes_no_part() -> None:
     assert desk.c.round == 0
     desk.c.beat("c", UNFIT)
     desk.tick()
-    assert desk.c.round == 1 and desk.asked() == {"a", "b"}  # two, though three were to come before the first round
+    assert desk.c.round == 1 and desk.asked() == {"a", "b"}
+
+
+def test_a_first_round_of_too_few_is_void_when_somebody_takes_no_part() -> None:
+    desk = Desk(Rules(begin=2, pause=0.0), rounds=3)
+    desk.come("west", "north")
+    desk.tick()
+    desk.send("north")
+    desk.c.beat("west", UNFIT)
+    desk.tick(1.0)
+    assert desk.c.round == 0 and desk.c.opened is None and desk.c.lacking.endswith("first round, 1 have")
+    desk.come("south")
+    desk.tick()
+    assert desk.asked() == {"north", "south"}
+
+
+def test_whoever_takes_no_part_is_not_waited_for_after_a_crash_either() -> None:
+    desk = Desk(Rules(begin=2, patience=10.0), rounds=5)
+    desk.come("w", "l", "n", "s")
+    for name in "wl":
+        desk.c.beat(name, UNFIT)
+    desk.begin()
+    desk.come("n", "s")
+    desk.tick(0.1)
+    assert desk.asked() == {"n", "s"} and desk.c.m == 2
+    desk.come("w")
+    desk.begin()
+    assert desk.c.unfit == {"l"}
+
+
+def test_what_an_older_connection_says_is_not_heard() -> None:
+    desk = Desk()
+    desk.come("a")
+    older = desk.posts["a"]
+    desk.come("a")
+    newer = desk.posts["a"] = list[Order]().append
+    desk.c.attend("a", READY, newer)
+    assert not desk.c.beat("a", UNFIT, older) and "a" in desk.c.present
+    assert desk.c.beat("a", UNFIT, newer) and "a" not in desk.c.present
 
 
 def test_it_is_said_what_a_round_waits_for() -> None:
@@ -400,6 +438,7 @@ def test_it_is_said_what_a_round_waits_for() -> None:
     desk.come("b")
     desk.tick()
     assert desk.asked() == {"a", "b"} and status(desk.c)["why"] == ""
+    assert status(desk.c)["why"] == ""
     names = [f"c{i}" for i in range(7)]
     desk.come(*names)
     for name in names:

@@ -226,6 +226,32 @@ def test_whoever_cannot_take_part_says_so_and_not_why() -> None:
     assert "height" not in str(server.beats)
 
 
+def test_another_run_may_fit() -> None:
+    class Once(Strict):
+        """The first does not fit, the second does."""
+
+        def prepare(self, welcome: Welcome) -> None:
+            self.prepared += 1
+            if welcome.run == "r":
+                super().prepare(welcome)
+
+    class Breaking(Flaky):
+        """Whose first life breaks off while a sign of life is on its way."""
+
+        async def send(self, beat: Beat) -> None:
+            beats.append((len(self.tried), beat.unfit))
+            if len(self.tried) == 1 and len(beats) == 2:
+                await asyncio.sleep(1.0)
+                raise Lost("it has gone")
+
+    beats = list[tuple[int, bool]]()
+    other = Order(welcome=Welcome(run="other", number=0, about="{}", beat=2.0))
+    server, work = Breaking(([WELCOME], 120.0), ([other, OVER], 120.0)), Once()
+    participate(server, work)
+    assert work.prepared == 2
+    assert not any(unfit for life, unfit in beats if life == 2)
+
+
 def test_a_server_that_does_not_hear_that_one_takes_no_part_is_not_waited_for() -> None:
     server = Flaky(([WELCOME], 120.0))
     with pytest.raises(DataError, match="height"):

@@ -44,6 +44,11 @@ def test_what_some_seeds_or_all_did_not_reach_is_above_too() -> None:
     )
 
 
+def test_what_was_not_run_that_far_is_not_above() -> None:
+    easier = Outcome("a", (Trial(0.1, 1.0, 0, "test accuracy reached 0.8", ((0, 0.1), (60, 0.8))),), {})
+    assert above([grid(Entry("a", 0.9, {"paper": 50}))], Found({"a": easier})) == ""
+
+
 def test_where_nothing_is_above_nothing_is_said() -> None:
     entry = Entry("a", 0.9, {"paper": 50})
     assert above([grid(entry)], Found({"a": outcome((0.1, 50))})) == ""
