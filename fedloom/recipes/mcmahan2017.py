@@ -7,7 +7,7 @@ Table 3: CIFAR-10 to 80, 82 and 85 %, by SGD, FedSGD and federated averaging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from fedloom.recipes.above import above
 from fedloom.recipes.again import again, doubts
@@ -133,8 +133,8 @@ def figure2() -> Part:
                 "Figure 2. Test accuracy against rounds, at the best learning rate of each setting, up to the target; "
                 "the first of the three seeds of which the tables have the mean."
             )
-            lacking = [f"`{c.name}`" for c in part.cells if c.name not in found.outcomes]
-            yield Picture("figure2", about + f" Not recorded yet: {', '.join(lacking)}." * bool(lacking), figure)
+            missing = lacking([c.name for c in part.cells if c.name not in found.outcomes])
+            yield Picture("figure2", about + missing, figure)
 
     return Part("figure2", "Figure 2: accuracy against rounds", part.cells, pictures=pictures)
 
@@ -158,7 +158,8 @@ def figure3() -> Part:
         shown = {title: lines for title, lines in shown.items() if lines}
         if shown:
             about = "Figure 3. Training loss with E local epochs a round; C = 0.1, B = 10. Many epochs, fewer rounds."
-            yield Picture("figure3", about, epochs(shown))
+            missing = lacking([s.name for s in every if s.name not in found.series])
+            yield Picture("figure3", about + missing, epochs(shown))
 
     every = [s for lines in named.values() for _, s in lines]
     return Part("figure3", "Figure 3: many local epochs", series=lambda found: every, pictures=pictures)  # noqa: ARG005
@@ -177,6 +178,11 @@ def figure4() -> Part:
             yield Picture("figure4", about, rates(shown, part.cells[0].targets))
 
     return Part("figure4", "Figure 4: CIFAR-10 against rounds", part.cells, pictures=pictures)
+
+
+def lacking(names: Sequence[str]) -> str:
+    """That a figure lacks something, if it does."""
+    return f" Not recorded yet: {', '.join(f'`{name}`' for name in names)}." if names else ""
 
 
 def paragraphs(*texts: str) -> str:

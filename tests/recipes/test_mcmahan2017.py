@@ -1,6 +1,7 @@
 from fedloom.recipes.cell import Outcome, Trial
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
+from fedloom.recipes.series import Kept
 
 PARTS = ("table1", "table2", "table3")
 
@@ -126,6 +127,16 @@ def test_figure_3_runs_to_its_end() -> None:
     series = list(MCMAHAN2017.part("figure3").series(Found()))
     assert len(series) == 11
     assert {s.experiment.target for s in series} == {None}
+
+
+def test_captions_say_what_is_not_recorded_yet() -> None:
+    part = MCMAHAN2017.part("figure3")
+    names = [s.name for s in part.series(Found())]
+    kept = {name: Kept(name, {"round": [0, 1], "train_loss": [2.0, 1.0]}, {}) for name in names}
+    [whole] = part.pictures(Found(series=kept))
+    assert whole.caption.endswith("fewer rounds.")
+    [short] = part.pictures(Found(series={name: kept[name] for name in names[:-1]}))
+    assert short.caption.endswith(f" Not recorded yet: `{names[-1]}`.")
 
 
 def test_what_weights_do_is_told_as_far_as_it_is_recorded() -> None:
