@@ -9,13 +9,26 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from fedloom.errors import ArgumentError, UnknownName, require
 
 CONFIGS = (Path("fedloom.toml"), Path("~/.config/fedloom.toml"))
 KNOWN = ("data_folder",)
-DATA_FOLDER = "FEDLOOM_DATA"  # the environment variable
+CHOSEN: ContextVar[Path | None] = ContextVar("data folder", default=None)
+
+
+@contextmanager
+def looking_in(folder: Path | None) -> Iterator[None]:
+    """Inside, data sets are looked for in this folder where none is given; as before if it is ``None``."""
+    token = CHOSEN.set(folder if folder is not None else CHOSEN.get())
+    try:
+        yield
+    finally:
+        CHOSEN.reset(token)
 
 
 def data_folder(given: str | Path | None = None) -> Path:
@@ -26,7 +39,9 @@ def data_folder(given: str | Path | None = None) -> Path:
     """
     if given is not None:
         return Path(given).expanduser()
-    if named := os.environ.get(DATA_FOLDER):
+    if (chosen := CHOSEN.get()) is not None:
+        return chosen.expanduser()
+    if named := os.environ.get("FEDLOOM_DATA"):
         return Path(named).expanduser()
     for config in CONFIGS:
         if folder := _read(config.expanduser()).get("data_folder"):

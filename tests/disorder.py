@@ -173,7 +173,7 @@ class Disorder:
         c, files = self.coordinator, self.disk.files
         assert c.members == c.journal.members()
         assert sorted(member.number for member in c.members.values()) == list(range(len(c.members)))
-        assert all(name in c.members and not c._left_out(name) for name in c.present)
+        assert all(name in c.members and not c.roll.left_out(name) for name in c.present)
         cohort = set(c.opened.cohort) if c.opened else set()
         assert len(cohort) == (len(c.opened.cohort) if c.opened else 0)
         assert cohort <= c.members.keys()

@@ -23,6 +23,12 @@ def test_option_environment_config_default(monkeypatch: pytest.MonkeyPatch, tmp_
     assert settings.data_folder() == Path("here")
     monkeypatch.setenv("FEDLOOM_DATA", "/there")
     assert settings.data_folder() == Path("/there")
+    with settings.looking_in(Path("/chosen")):
+        assert settings.data_folder() == Path("/chosen")
+        assert settings.data_folder("/given") == Path("/given")
+        with settings.looking_in(None):
+            assert settings.data_folder() == Path("/chosen")
+    assert settings.data_folder() == Path("/there")
     assert settings.data_folder("/given") == Path("/given")
 
 

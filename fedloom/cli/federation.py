@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.table import Table
@@ -42,6 +42,9 @@ from fedloom.runs.plot import plot
 from fedloom.runs.prepare import federated
 from fedloom.runs.result import Run
 from fedloom.version import VERSION
+
+if TYPE_CHECKING:
+    from fedloom.federation.course import Course
 
 OPTIONS = {"deadline": "round_seconds", "patience": "wait_seconds", "forget": "forget_seconds",
            "examples": "most_examples", "norm": "most_norm"}  # fmt: skip
@@ -143,32 +146,9 @@ def served(
 ) -> Run:
     """Serve an experiment."""
     with network.extra():
-        from fedloom.federation.course import course
         from fedloom.federation.hosting import JOURNAL, Place, host
         from fedloom.federation.journal import Journal
-    for name in ("compute", "users", "engine", "noise", "rotation"):
-        experiment.leave_alone(name, "over a network, where clients are real")
-    experiment.leave_alone("every", "over a network, where every round is judged")
-    judged = experiment.evaluate in (Experiment().evaluate, "test")
-    require(judged, "evaluate", "test over a network, where nobody sees training data", experiment.evaluate)
-    require(
-        experiment.inputs != "standard",
-        "inputs",
-        "unit or centred over a network, where nobody sees all data",
-        "standard",
-    )
-    task, stop = experiment.build_task(data), experiment.stop()
-    if blind:
-        stop = dataclasses.replace(stop, monitor="clients_accuracy")
-    try:
-        run = course(
-            task, experiment.build_algorithm(), seed=experiment.seed, data=None if blind else data, stop=stop,
-            rules=rules, label=f"{task.name} on {experiment.data}, {experiment.algorithm}",
-            more=about(experiment, data),
-        )  # fmt: skip
-    except ArgumentError as error:
-        raise error if error.argument != "algorithm" else ArgumentError(
-            "algorithm", error.requirement, experiment.algorithm) from None  # fmt: skip
+    run = planned(experiment, rules, data, blind)
 
     def started(port: int, seen: int | None) -> None:
         write_text(out / EXPERIMENT, experiment.to_toml())  # the folder is this run's from now on
@@ -184,6 +164,31 @@ def served(
         with closing(Journal(out / JOURNAL)) as journal:
             require(journal.pardon(name), "pardon", "a participant that has come", name)
     return host(run, place)
+
+
+def planned(experiment: Experiment, rules: Rules, data: FederatedData, blind: bool) -> Course:
+    """An experiment as a server's run, if it can be one."""
+    with network.extra():
+        from fedloom.federation.course import course
+    for name in ("compute", "users", "engine", "noise", "rotation"):
+        experiment.leave_alone(name, "over a network, where clients are real")
+    experiment.leave_alone("every", "over a network, where every round is judged")
+    judged = experiment.evaluate in (Experiment().evaluate, "test")
+    require(judged, "evaluate", "test over a network, where nobody sees training data", experiment.evaluate)
+    need = "unit or centred over a network, where nobody sees all data"
+    require(experiment.inputs != "standard", "inputs", need, "standard")
+    task, stop = experiment.build_task(data), experiment.stop()
+    if blind:
+        stop = dataclasses.replace(stop, monitor="clients_accuracy")
+    label = f"{task.name} on {experiment.data}, {experiment.algorithm}"
+    algorithm, shown = experiment.build_algorithm(), None if blind else data
+    try:
+        return course(task, algorithm, seed=experiment.seed, data=shown, stop=stop, rules=rules, label=label,
+                      more=about(experiment, data))  # fmt: skip
+    except ArgumentError as error:
+        if error.argument != "algorithm":
+            raise
+        raise ArgumentError("algorithm", error.requirement, experiment.algorithm) from None  # as it was called here
 
 
 @with_fields(DATA_GROUPS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ from fedloom.recipes.paper import Paper
 from fedloom.recipes.part import Found
 from fedloom.recipes.recording import Manner, missing, record_missing, recorded
 from fedloom.runs import Experiment, report
-from fedloom.settings import DATA_FOLDER
+from fedloom.settings import looking_in
 
 NAMES = "; ".join(f"{name}: {', '.join(paper.parts)}" for name, paper in PAPERS.items())
 
@@ -60,9 +59,7 @@ def reproduce(
 
       fedloom reproduce samani2020 wisdm
     """
-    with told(debug):
-        if data_folder is not None:
-            os.environ[DATA_FOLDER] = str(data_folder)
+    with told(debug), looking_in(data_folder):
         about = choose("paper", paper, PAPERS)
         Experiment(precision=precision)  # which knows the choices
         chosen = about.chosen(parts or ["all"])

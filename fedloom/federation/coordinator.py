@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from fedloom.errors import CheckpointError
@@ -16,29 +16,11 @@ from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
 from fedloom.federation.journal import Journal, Member, Opened, Received, Refused
 from fedloom.federation.log import Log, silent
+from fedloom.federation.roll import Presence, Roll
 from fedloom.federation.uploads import PART, Uploads
 from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
 from fedloom.runs.history import from_rows
-
-NAMED = 5  # participants that are named among those for whom one waits
-
-
-@dataclass
-class Presence:
-    """A participant that is there.
-
-    Arguments:
-        ready: whether it may be asked to work.
-        examples: how many it says it has.
-        seen: when it last gave a sign of life.
-        post: sends it an order.
-    """
-
-    ready: bool
-    examples: int
-    seen: float
-    post: Callable[[Order], None]
 
 
 class Coordinator:
@@ -63,7 +45,6 @@ class Coordinator:
     ) -> None:
         self.course, self.journal, self.disk, self.clock, self.log = course, journal, disk, clock, log
         self.rules, self.arithmetic = course.rules, course.arithmetic
-        self.present: dict[str, Presence] = {}
         self.uploads = Uploads(disk, course.arithmetic, course.rules)
         self.all_heard_until = math.inf  # before then nobody can have been silent for too long
         self.said, self.silent_until = "", -math.inf  # what a round was last said to wait for; when that may be said
@@ -89,8 +70,8 @@ class Coordinator:
         self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])
         self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.read(self.state_file)))
         self.history = from_rows(self.journal.rows())
-        self.members, self.unfit = self.journal.members(), self.journal.unfit()  # who is known, and who takes no part
-        self.quarantined = sum(member.offences >= self.rules.offences for member in self.members.values())
+        self.roll = Roll(self.rules, self.journal, now)
+        self.members, self.present = self.roll.members, self.roll.present
         self.round = last.round + 1 if last else 0
         self.opened: Opened | None = None
         self.received: dict[str, Received] = {}
@@ -98,7 +79,6 @@ class Coordinator:
         self.before = float(last.row["seconds"]) if last else 0.0  # seconds that the run took before now
         self.since = now
         self.not_before = now
-        self.away = dict.fromkeys(self.members, now)  # who cannot be asked, and since when
         self.back_by = now + self.rules.patience  # until then one waits for those who were there before a crash
         if standing := self.journal.opened():
             self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
@@ -125,18 +105,15 @@ class Coordinator:
         if name not in self.present and len(self.present) >= self.rules.connections:
             post(_refusal("so many are here that there is no room: come back later", again=30.0))
             return False
-        member = self.members.get(name) or self.journal.join(name, self.clock())
-        self.members[name] = member
-        if self._left_out(name):
+        member = self.roll.come(name, self.clock())
+        if self.roll.left_out(name):
             post(_refusal(self._quarantine(name)))
             return False
         if known := self.present.get(name):
             known.post(_refusal("somebody else has come under the same name"))
         else:
             self.log("came", name=name, number=member.number)
-        if name in self.unfit:
-            self.journal.accept(name)
-            self.unfit.remove(name)
+        self.roll.accept(name)
         self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
         self.all_heard_until = min(self.all_heard_until, self.clock() + self.rules.silence)
         self._mark(name, beat.ready)
@@ -154,8 +131,7 @@ class Coordinator:
         if (there := self.present.get(name)) is None or post not in (None, there.post):
             return False
         if beat.unfit:
-            self.journal.decline(name)
-            self.unfit.add(name)
+            self.roll.decline(name)
             there.post(_refusal("the run does not fit: nobody waits for you"))
             self._lose(name, "it takes no part, since the run does not fit its data or its program")
             return True
@@ -170,19 +146,12 @@ class Coordinator:
             self._lose(name, "its connection has ended")
 
     def _mark(self, name: str, ready: bool) -> None:
-        """Note since when a participant cannot be asked, if it cannot. The first who is back of those that were all
-        forgotten makes no round of its own: others may be on their way.
+        """Note whether a participant can be asked. The first who is back of those that were all forgotten makes no
+        round of its own: others may be on their way.
         """
         now = self.clock()
-        if not ready:
-            self.away.setdefault(name, now)
-        elif (since := self.away.pop(name, None)) is not None and now - since > self.rules.forget:
-            alone = not any(there.ready for other, there in self.present.items() if other != name)
-            self.not_before = max(self.not_before, now + self.rules.patience * alone)
-
-    def _left_out(self, name: str) -> bool:
-        """Whether a participant is in quarantine."""
-        return self.members[name].offences >= self.rules.offences
+        if self.roll.mark(name, ready, now):
+            self.not_before = max(self.not_before, now + self.rules.patience)
 
     def _quarantine(self, name: str) -> str:
         return f"{self.members[name].offences} updates of {name} were refused: it takes no part any more"
@@ -229,7 +198,7 @@ class Coordinator:
         """
         self.uploads.check(start, size, content)
         wanted = self.opened is not None and name in self.opened.cohort and name not in self.received
-        if not wanted or self.closing or self._left_out(name):
+        if not wanted or self.closing or self.roll.left_out(name):
             return size  # nobody waits for it: what there is to say of it is said when it is submitted
         return self.uploads.take(self._number(name), file, start, content)
 
@@ -243,7 +212,7 @@ class Coordinator:
         opened = self.opened
         if name not in self.members or update.run != self.run:
             return self.strange()
-        if self._left_out(name):
+        if self.roll.left_out(name):
             return Verdict(outcome=Verdict.REFUSED, why=self._quarantine(name))
         have = self.received.get(name) if opened and update.round == opened.round else None
         if have and have.file == update.file:
@@ -293,9 +262,9 @@ class Coordinator:
         self.journal.refuse(Refused(self.clock(), self.opened.round, name, why))
         self.members[name] = member = replace(self.members[name], offences=self.members[name].offences + 1)
         self.expected.discard(name)
-        self.quarantined += member.offences == self.rules.offences
+        self.roll.quarantined += member.offences == self.rules.offences
         self.log("refused", name=name, round=self.opened.round, why=why, offences=member.offences)
-        if self._left_out(name) and (there := self.present.get(name)):
+        if self.roll.left_out(name) and (there := self.present.get(name)):
             there.post(_refusal(self._quarantine(name)))
             self._lose(name, "it is in quarantine")
         return Verdict(outcome=Verdict.REFUSED, why=why)
@@ -314,7 +283,7 @@ class Coordinator:
         if self.opened is None:
             self._open(now)
             return None
-        if self._come < self.rules.begin and self.round == 0:
+        if self.round == 0 and self.roll.fit < self.rules.begin:
             self._void(now)  # somebody who had come for it takes no part
             return None
         m = self._needed()
@@ -355,29 +324,17 @@ class Coordinator:
     @property
     def m(self) -> int:
         """How many updates a round is to have."""
-        return self.arithmetic.algorithm.cohort(max(1, len(self.members) - self.quarantined - len(self._gone())))
-
-    def _gone(self) -> list[str]:
-        """Who counts no more, until it is back: whoever cannot be asked for long, or said that it takes no part."""
-        forgotten = self.clock() - self.rules.forget
-        return [name for name, since in self.away.items()
-                if (since < forgotten or name in self.unfit) and not self._left_out(name)]  # fmt: skip
-
-    def _back_by(self) -> list[float]:
-        """Until when one waits for those who cannot be asked; whoever has gone for good delays one round."""
-        return [since + self.rules.patience for name, since in self.away.items()
-                if self.members[name].offences < self.rules.offences and name not in self.unfit]  # fmt: skip
+        return self.arithmetic.algorithm.cohort(max(1, self.roll.counting(self.clock())))
 
     def _open(self, now: float) -> None:
         """Begin a round, if there is somebody to ask."""
-        ready = {name for name, there in self.present.items() if there.ready}
-        m = self.m
+        ready, m = self.roll.ready, self.m
         if now < self.not_before:
             return
         if why := self.lacking:
             self._wait(why, now)
             return
-        if len(ready) < self.rules.asked(m) and any(now < moment for moment in self._back_by()):
+        if len(ready) < self.rules.asked(m) and any(now < moment for moment in self.roll.back_by()):
             return
         by_number = {member.number: name for name, member in self.members.items()}
         order = self.arithmetic.preference(self.round, len(self.members))
@@ -392,21 +349,8 @@ class Coordinator:
 
     @property
     def lacking(self) -> str:
-        """What a round waits for, if too few have come or are ready."""
-        ready = sum(there.ready for there in self.present.values())
-        if self.round == 0 and self._come < self.rules.begin:
-            return f"{self.rules.begin:,} participants must have come before the first round, {self._come:,} have"
-        if ready >= (enough := self.rules.enough(self.m)):
-            return ""
-        idle = sorted(set(self.away) - set(self._gone()) - {n for n in self.away if self._left_out(n)})
-        shown = ", ".join(idle[:NAMED]) + f" and {len(idle) - NAMED:,} more" * (len(idle) > NAMED)
-        forget = f"; not {shown}, who would count no more after {self.rules.forget:,.0f} seconds" if idle else ""
-        return f"{enough:,} participants must be there and ready, {ready:,} are{forget}"
-
-    @property
-    def _come(self) -> int:
-        """How many have come, and not said that they take no part."""
-        return len(self.members) - len(self.unfit)
+        """What the next round waits for, if it does."""
+        return self.roll.lacking(self.round == 0, self.m, self.clock())
 
     def _wait(self, why: str, now: float) -> None:
         """Say what a round waits for: not at once, and something else not before as much time has passed again."""
@@ -459,8 +403,8 @@ class Coordinator:
     @property
     def awaited(self) -> bool:
         """Whether somebody takes part who does not know yet that the run is over."""
-        return any(name not in self.told for name, member in self.members.items()
-                   if member.offences < self.rules.offences and name not in self.unfit)  # fmt: skip
+        taking = (name for name in self.members if name not in self.roll.unfit and not self.roll.left_out(name))
+        return any(name not in self.told for name in taking)
 
     def failed(self) -> None:
         """Closing did not succeed: it will be tried again."""
@@ -479,7 +423,7 @@ class Coordinator:
         if self.opened is not None:
             moments += [self.opened.began + self.rules.deadline, self.back_by]
         else:
-            moments += [*self._back_by(), self.silent_until]
+            moments += [*self.roll.back_by(), self.silent_until]
         return max(0.01, min((moment - now for moment in moments if now < moment < math.inf), default=3600.0) + 0.001)
 
 

@@ -138,12 +138,9 @@ def why_weights(found: Found) -> str:
     for setting in changed_weights(entries):
         usual, other = (found.outcomes.get(s.name) for s in (setting, plain(setting)))
         if usual and other:
-            who, entry = (
-                f"the {setting.model.upper()} {WHERE[setting.partition]}, E = {setting.epochs}",
-                entries[setting],
-            )
+            entry, who = entries[setting], f"the {setting.model.upper()} {WHERE[setting.partition]}"
             theirs = f"as in the tables {took(entry, usual)}, the paper {entry.published['paper']:,}"
-            told.append(f"{who}: {took(entry, other)} ({theirs})")
+            told.append(f"{who}, E = {setting.epochs}: {took(entry, other)} ({theirs})")
             drawn[setting.model] = PLAINLY[setting.model]
     if not told:
         return ""

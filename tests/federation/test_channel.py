@@ -130,8 +130,9 @@ OTHER = update({"variables.params.v": np.zeros(3, np.float32)})
     ],
 )  # fmt: skip
 def test_what_a_server_may_not_say(
-    authority: Path, tmp_path: Path, orders: list[Any], fetch: Says | None, why: str
+    authority: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orders: list[Any], fetch: Says | None, why: str
 ) -> None:
+    monkeypatch.setattr("fedloom.federation.participant.FAREWELL", 0.2)  # it never hears that one takes no part
     server = {"Attend": says(*orders), "Fetch": fetch or says(), "Held": NOT_THERE}
     patience = 1.0 if why == "still there" else 10.0
     student, ended, told = asyncio.run(taking_part(authority, tmp_path, server, patience))

@@ -405,7 +405,7 @@ def test_whoever_takes_no_part_is_not_waited_for_after_a_crash_either() -> None:
     assert desk.asked() == {"n", "s"} and desk.c.m == 2
     desk.come("w")
     desk.begin()
-    assert desk.c.unfit == {"l"}
+    assert desk.c.roll.unfit == {"l"}
 
 
 def test_what_an_older_connection_says_is_not_heard() -> None:
