@@ -14,7 +14,8 @@ from fedloom.cli.sweep import SWEEP, go_sweep
 from fedloom.errors import CheckpointError, require
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.plan import Plan
-from fedloom.runs.result import HISTORY, load
+from fedloom.runs.restore import standing
+from fedloom.runs.result import HISTORY
 
 
 def resume(
@@ -47,6 +48,5 @@ def check_rounds(rounds: int | None, directory: Path) -> None:
     """Raise an :class:`ArgumentError` if more rounds are done in a folder than are asked for."""
     if rounds is None:
         return
-    begun = [load(folder).history for folder in members(directory) if (folder / HISTORY).is_file()]
-    done = max((int(history.last("round")) for history in begun if len(history)), default=0)
+    done = max((stands.round for folder in members(directory) if (stands := standing(folder))), default=0)
     require(rounds >= done, "rounds", f"at least {done:,}, which are done already", rounds)
