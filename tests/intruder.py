@@ -17,6 +17,7 @@ from weather import TINY
 
 import fedloom as fl
 from fedloom.federation.arithmetic import arithmetic
+from fedloom.federation.channel import Ending
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
@@ -102,7 +103,9 @@ class Intruder:
 
     def stream(self, method: str) -> Any:
         """A call that is open both ways."""
-        return self.channel.stream_stream(f"/{SERVICE}/{method}")()
+        call = self.channel.stream_stream(f"/{SERVICE}/{method}")()
+        call.ending = Ending(call)
+        return call
 
     async def call(self, method: str, *contents: bytes, patience: float = 10.0) -> bytes:
         """The first answer to some messages, whatever they are."""
@@ -113,10 +116,7 @@ class Intruder:
                     for content in contents:
                         await call.write(content)
                     await call.done_writing()
-                answer = await call.read()
-                if answer is grpc.aio.EOF:
-                    raise await ended(call)
-                return bytes(answer)
+                return await heard_from(call)
         finally:
             call.cancel()
 
@@ -149,29 +149,39 @@ class Intruder:
 async def ended(call: Any) -> grpc.aio.AioRpcError:
     """How a call has ended, as an error."""
     about = await call.initial_metadata(), await call.trailing_metadata()
-    return grpc.aio.AioRpcError(await call.code(), *about, details=await call.details())
+    code, details = await call.ending.status()
+    return grpc.aio.AioRpcError(code, *about, details=details)
+
+
+async def heard_from(call: Any) -> bytes:
+    """What the server says next; raises how the call has ended if it has."""
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        answer = await call.read()
+        if answer is not grpc.aio.EOF:
+            return bytes(answer)
+    raise await ended(call)
 
 
 async def order(call: Any, kind: str, beat: float = 0.2) -> Any:
     """The next order of one kind; signs of life go on meanwhile."""
+    heard = asyncio.Event()
 
-    async def live() -> None:
-        while True:
-            await asyncio.sleep(beat)
+    async def live() -> None:  # never cut off while it says something, for that would end the call
+        while not heard.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(beat):
+                    await heard.wait()
             await call.write(Beat(protocol=PROTOCOL, ready=True).SerializeToString())
 
     living = asyncio.create_task(live())
     try:
         async with asyncio.timeout(30):
             while True:
-                content = await call.read()
-                if content is grpc.aio.EOF:
-                    raise await ended(call)
-                found = Order.FromString(content)
+                found = Order.FromString(await heard_from(call))
                 if found.WhichOneof("what") == kind:
                     return getattr(found, kind)
     finally:
-        living.cancel()
+        heard.set()
         await asyncio.gather(living, return_exceptions=True)
 
 

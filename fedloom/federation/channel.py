@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
@@ -20,6 +21,8 @@ from fedloom.federation.wire import LARGEST, Malformed, decoded
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+Status = tuple[grpc.StatusCode, str | None]
 OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST),
     ("grpc.max_send_message_length", LARGEST),
@@ -38,32 +41,53 @@ FOR_GOOD = {
     grpc.StatusCode.INVALID_ARGUMENT: "the server takes this not",
 }
 WAIT = 60.0  # seconds for a short call
+MOMENT = 1.0  # seconds in which the end of a call that is over must be known
+OVER = grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError
+FORGOTTEN = grpc.StatusCode.INTERNAL, "Internal error from Core"
+"""What gRPC says where it has forgotten how a call ended."""
+
+
+class Ending:
+    """How a call ended, as its server said. gRPC forgets that where a message was still under way to the server, and
+    says instead that something is wrong with itself.
+
+    Arguments:
+        call: one in which messages are sent one after another.
+    """
+
+    def __init__(self, call: Any) -> None:
+        self.said: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        call.add_done_callback(self._note)  # called again where gRPC changes its mind
+
+    def _note(self, call: Any) -> None:
+        status = _at_once(call.code()), _at_once(call.details())
+        if status != FORGOTTEN and not self.said.done():
+            self.said.set_result(status)
+
+    async def status(self) -> Status:
+        """How a call ended that is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MOMENT):
+                return await asyncio.shield(self.said)
+        return FORGOTTEN
 
 
 class GrpcLine:
     """One attendance."""
 
     def __init__(self, call: Any) -> None:
-        self.call = call
+        self.call, self.ending = call, Ending(call)
 
     async def send(self, beat: Beat) -> None:
         """Give a sign of life."""
         try:
-            await _asked(self.call.write(beat.SerializeToString()))
-        except Lost:
-            if not self.call.done():
-                raise
-            raise _told(await self.call.code(), await self.call.details()) from None
+            await self.call.write(beat.SerializeToString())
+        except OVER:
+            raise _told(*await self.ending.status()) from None
 
     async def receive(self) -> Order | None:
         """The next order."""
-        content = await _asked(self.call.read())
-        if content is not grpc.aio.EOF:
-            return _parsed(Order, content)
-        code, details = await self.call.code(), await self.call.details()
-        if code == grpc.StatusCode.OK:
-            return None
-        raise _told(code, details)
+        return await _next(self.call, self.ending, Order)
 
     async def close(self) -> None:
         """Leave."""
@@ -114,17 +138,19 @@ class Channel:
 
     async def push(self, chunks: AsyncIterator[Chunk]) -> Place:
         """A file, from some byte on."""
-        call = self.channel.stream_unary(f"/{SERVICE}/Push")(metadata=self.metadata)
+        call = self.channel.stream_stream(f"/{SERVICE}/Push")(metadata=self.metadata)
+        ending = Ending(call)
         try:
-            async for chunk in chunks:
-                if call.done():
-                    break
-                await _asked(call.write(chunk.SerializeToString()))
-            await _asked(call.done_writing())
-        except Lost:
-            if not call.done():
-                raise
-        return _parsed(Place, await _asked(call))
+            with suppress(*OVER):  # the server has heard enough, or does not want to hear it
+                async for chunk in chunks:
+                    await call.write(chunk.SerializeToString())
+                await call.done_writing()
+            place = await _next(call, ending, Place)
+        finally:
+            call.cancel()
+        if place is None:
+            raise Lost("the server has hung up")
+        return place
 
     async def submit(self, update: Update) -> Verdict:
         """What becomes of an update."""
@@ -139,14 +165,36 @@ class Channel:
         await self.channel.close()
 
 
+async def _next(call: Any, ending: Ending, kind: type[M]) -> M | None:
+    """What the server says next; ``None`` if it says no more and nothing is wrong."""
+    with suppress(*OVER):
+        if (content := await call.read()) is not grpc.aio.EOF:
+            return _parsed(kind, content)
+        await call.code()  # which comes after the last message
+    code, details = await ending.status()
+    if code == grpc.StatusCode.OK:
+        return None
+    raise _told(code, details)
+
+
 async def _asked(call: Awaitable[Any]) -> Any:
     """What a call gives, or why it gives nothing."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
         raise _told(error.code(), error.details()) from None
-    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:  # the call is over
+    except OVER as error:
         raise Lost(str(error)) from None
+
+
+def _at_once(answer: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that has nothing to wait for."""
+    try:
+        answer.send(None)
+    except StopIteration as end:
+        given: T = end.value
+        return given
+    raise AssertionError("it waits")
 
 
 def _told(code: grpc.StatusCode, details: str | None) -> Exception:
@@ -163,6 +211,3 @@ def _parsed(kind: type[M], content: bytes) -> M:
         return decoded(kind, content)
     except Malformed as error:
         raise Rejected(f"the server says what cannot be meant: {error}") from None
-
-
-Ask = Callable[..., Awaitable[Any]]

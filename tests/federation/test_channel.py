@@ -3,7 +3,9 @@
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from intruder import ARITHMETIC, update
 from weather import Worker
 
 from fedloom.federation.authority import init, issue
-from fedloom.federation.channel import Channel, GrpcLine
+from fedloom.federation.channel import Channel
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.door import SERVICE
 from fedloom.federation.keys import Keys
@@ -67,10 +69,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return keys
 
 
-async def taking_part(
-    authority: Path, folder: Path, server: dict[str, Says], patience: float = 5.0
-) -> tuple[Student, str, list[dict[str, Any]]]:
-    """The participant in the end, why it ended, and what it told."""
+@asynccontextmanager
+async def serving(authority: Path, server: dict[str, Says]) -> AsyncIterator[Channel]:
+    """Inside, a way to a server."""
     mine = Keys.read(authority / "server")
     listening = grpc.aio.server()
     handlers = {method: grpc.stream_stream_rpc_method_handler(answer) for method, answer in server.items()}
@@ -79,23 +80,35 @@ async def taking_part(
     port = listening.add_secure_port("localhost:0", proof)
     await listening.start()
     channel = Channel(f"localhost:{port}", Keys.read(authority / "a"))
-    student, told = Student(ARITHMETIC), []
-    participant = Participant(
-        channel, student, Disk(folder / "own"), tell=lambda event, **fields: told.append({"event": event, **fields}),
-        draw=lambda: 0.0,
-    )  # fmt: skip
-    why = "still there"
     try:
-        async with asyncio.timeout(patience):
-            await participant.run()
-            why = "over"
-    except Rejected as error:
-        why = str(error)
-    except TimeoutError:
-        pass
+        yield channel
     finally:
         await channel.close()
         await listening.stop(0)
+
+
+async def taking_part(
+    authority: Path, folder: Path, server: dict[str, Says], patience: float = 5.0
+) -> tuple[Student, str, list[dict[str, Any]]]:
+    """The participant in the end, why it ended, and what it told."""
+    student, told = Student(ARITHMETIC), []
+    async with serving(authority, server) as channel:
+        participant = Participant(
+            channel,
+            student,
+            Disk(folder / "own"),
+            tell=lambda event, **fields: told.append({"event": event, **fields}),
+            draw=lambda: 0.0,
+        )
+        why = "still there"
+        try:
+            async with asyncio.timeout(patience):
+                await participant.run()
+                why = "over"
+        except Rejected as error:
+            why = str(error)
+        except TimeoutError:
+            pass
     return student, why, told
 
 
@@ -156,25 +169,39 @@ def test_a_verdict_that_there_is_not_is_unknown(authority: Path, tmp_path: Path)
     assert told[-1] == {"event": "verdict", "round": 0, "outcome": "UNKNOWN", "why": "why not"}
 
 
-class Ended:
-    """A call that has ended before something is written to it."""
+async def cut_off(authority: Path, code: grpc.StatusCode, say: Callable[[Channel, asyncio.Event], Any]) -> None:
+    """Say something to a server that ends the call meanwhile: when its end has come over, and nobody knows it yet."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
-    def __init__(self, code: grpc.StatusCode) -> None:
-        self.ended = code
+    def hold() -> None:
+        time.sleep(0.1)  # nothing else happens in this thread while the end comes over
+        ended.set()
 
-    async def write(self, content: bytes) -> None:  # noqa: ARG002
-        raise asyncio.InvalidStateError("RPC already finished.")
+    async def end(_: Any, context: Any) -> None:
+        loop.call_soon(hold)
+        if code != grpc.StatusCode.OK:
+            await context.abort(code, "the reason")
 
-    def done(self) -> bool:
-        return True
-
-    async def code(self) -> grpc.StatusCode:
-        return self.ended
-
-    async def details(self) -> str:
-        return "the reason"
+    async with serving(authority, {"Attend": end, "Push": end}) as channel:
+        await say(channel, ended)
 
 
+async def attending(channel: Channel, ended: asyncio.Event) -> None:
+    line = await channel.attend()
+    await ended.wait()
+    await line.send(Beat())
+    assert await line.receive() is None
+
+
+async def pushing(channel: Channel, ended: asyncio.Event) -> None:
+    async def chunks() -> AsyncIterator[Chunk]:
+        await ended.wait()
+        yield Chunk(content=b"x")
+
+    await channel.push(chunks())
+
+
+@pytest.mark.parametrize("say", [attending, pushing])
 @pytest.mark.parametrize(
     ("code", "error", "said"),
     [
@@ -183,8 +210,8 @@ class Ended:
         (grpc.StatusCode.PERMISSION_DENIED, Rejected, "the reason"),
     ],
 )
-def test_a_sign_of_life_after_the_end_says_why_it_ended(
-    code: grpc.StatusCode, error: type[Exception], said: str
+def test_what_is_said_when_it_is_over_is_answered_with_why_it_is(
+    authority: Path, code: grpc.StatusCode, error: type[Exception], said: str, say: Any
 ) -> None:
     with pytest.raises(error, match=said):
-        asyncio.run(GrpcLine(Ended(code)).send(Beat()))
+        asyncio.run(cut_off(authority, code, say))
