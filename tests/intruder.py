@@ -17,11 +17,11 @@ from weather import TINY
 
 import fedloom as fl
 from fedloom.federation.arithmetic import arithmetic
-from fedloom.federation.channel import Ending
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.door import SERVICE, Door, opened
+from fedloom.federation.ending import Ending
 from fedloom.federation.folder import REVOKED
 from fedloom.federation.journal import Journal
 from fedloom.federation.keys import Keys

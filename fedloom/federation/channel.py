@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from google.protobuf.message import Message
 from fedloom.errors import require
 from fedloom.federation.address import is_loopback, parted
 from fedloom.federation.door import FOLDED, NAME, SERVICE
+from fedloom.federation.ending import OVER, Ending
 from fedloom.federation.identity import check_name
 from fedloom.federation.keys import Keys
 from fedloom.federation.participant import Lost, Rejected
@@ -21,8 +21,6 @@ from fedloom.federation.wire import LARGEST, Malformed, decoded
 from fedloom.federation.wire_pb2 import Beat, Chunk, Order, Place, Update, Verdict, Want
 
 M = TypeVar("M", bound=Message)
-T = TypeVar("T")
-Status = tuple[grpc.StatusCode, str | None]
 OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST),
     ("grpc.max_send_message_length", LARGEST),
@@ -41,35 +39,6 @@ FOR_GOOD = {
     grpc.StatusCode.INVALID_ARGUMENT: "the server takes this not",
 }
 WAIT = 60.0  # seconds for a short call
-MOMENT = 1.0  # seconds in which the end of a call that is over must be known
-OVER = grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError
-FORGOTTEN = grpc.StatusCode.INTERNAL, "Internal error from Core"
-"""What gRPC says where it has forgotten how a call ended."""
-
-
-class Ending:
-    """How a call ended, as its server said. gRPC forgets that where a message was still under way to the server, and
-    says instead that something is wrong with itself.
-
-    Arguments:
-        call: one in which messages are sent one after another.
-    """
-
-    def __init__(self, call: Any) -> None:
-        self.said: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        call.add_done_callback(self._note)  # called again where gRPC changes its mind
-
-    def _note(self, call: Any) -> None:
-        status = _at_once(call.code()), _at_once(call.details())
-        if status != FORGOTTEN and not self.said.done():
-            self.said.set_result(status)
-
-    async def status(self) -> Status:
-        """How a call ended that is over."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(MOMENT):
-                return await asyncio.shield(self.said)
-        return FORGOTTEN
 
 
 class GrpcLine:
@@ -185,16 +154,6 @@ async def _asked(call: Awaitable[Any]) -> Any:
         raise _told(error.code(), error.details()) from None
     except OVER as error:
         raise Lost(str(error)) from None
-
-
-def _at_once(answer: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives that has nothing to wait for."""
-    try:
-        answer.send(None)
-    except StopIteration as end:
-        given: T = end.value
-        return given
-    raise AssertionError("it waits")
 
 
 def _told(code: grpc.StatusCode, details: str | None) -> Exception:

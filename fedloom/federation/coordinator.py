@@ -260,9 +260,8 @@ class Coordinator:
         assert self.opened is not None
         self.uploads.drop(self._number(name))
         self.journal.refuse(Refused(self.clock(), self.opened.round, name, why))
-        self.members[name] = member = replace(self.members[name], offences=self.members[name].offences + 1)
+        member = self.roll.offend(name)
         self.expected.discard(name)
-        self.roll.quarantined += member.offences == self.rules.offences
         self.log("refused", name=name, round=self.opened.round, why=why, offences=member.offences)
         if self.roll.left_out(name) and (there := self.present.get(name)):
             there.post(_refusal(self._quarantine(name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedloom.federation.journal import Journal, Member
 from fedloom.federation.rules import Rules
@@ -62,6 +62,12 @@ class Roll:
         """Somebody takes no part."""
         self.journal.decline(name)
         self.unfit.add(name)
+
+    def offend(self, name: str) -> Member:
+        """An update of somebody was refused: as whom it is known then."""
+        self.members[name] = member = replace(self.members[name], offences=self.members[name].offences + 1)
+        self.quarantined += member.offences == self.rules.offences
+        return member
 
     def mark(self, name: str, ready: bool, now: float) -> bool:
         """Note since when a participant cannot be asked, if it cannot; whether it is the first who is back of those

@@ -47,10 +47,8 @@ def hartoyo(table1: Part, table2: Part, published: dict[str, Any]) -> Part:
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=0.97))
         for c in cases:
             if kept := found.series.get(f"portrait-{c.name}"):
-                rate = f"{Experiment(**kept.about['experiment']).lr:g}"
-                about = f"Task 2, {described(c.experiment)}, learning rate {rate}" + ", bfloat16" * bool(
-                    star(kept.about)
-                )
+                rate, how = Experiment(**kept.about["experiment"]).lr, ", bfloat16" if star(kept.about) else ""
+                about = f"Task 2, {described(c.experiment)}, learning rate {rate:g}{how}"
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=c.targets[-1]))
         if figure := accuracies(third, found.outcomes):
             about = "Task 3, Figure 2 for his six (B, E), at the best learning rate of each (his: 0.215 for all)"

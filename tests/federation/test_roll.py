@@ -33,6 +33,14 @@ def test_who_counts(roll: Roll) -> None:
     assert (roll.fit, roll.counting(100.0), roll.back_by()) == (4, 4, [10.0, 10.0])
 
 
+def test_after_so_many_offences_somebody_counts_no_more(roll: Roll) -> None:
+    assert not roll.left_out("a") and roll.quarantined == 0
+    assert roll.offend("a").offences == 1
+    assert roll.left_out("a") and (roll.quarantined, roll.counting(1.0)) == (1, 2)
+    roll.offend("a")
+    assert roll.quarantined == 1
+
+
 def test_what_a_round_lacks(roll: Roll) -> None:
     assert roll.lacking(True, 2, 1.0) == ""
     assert roll.lacking(False, 3, 1.0) == (
