@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -108,15 +109,16 @@ class Channel:
     async def push(self, chunks: AsyncIterator[Chunk]) -> Place:
         """A file, from some byte on."""
         call = self.channel.stream_stream(f"/{SERVICE}/Push")(metadata=self.metadata)
-        ending = Ending(call)
+        answer = asyncio.create_task(_next(call, Ending(call), Place))  # at once: it may come before all is said
         try:
             with suppress(*OVER):  # the server has heard enough, or does not want to hear it
                 async for chunk in chunks:
                     await call.write(chunk.SerializeToString())
                 await call.done_writing()
-            place = await _next(call, ending, Place)
+            place = await answer
         finally:
             call.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
         if place is None:
             raise Lost("the server has hung up")
         return place

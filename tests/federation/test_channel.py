@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
+from google.protobuf.message import Message
 from intruder import ARITHMETIC, update
 from weather import Worker
 
@@ -169,7 +170,9 @@ def test_a_verdict_that_there_is_not_is_unknown(authority: Path, tmp_path: Path)
     assert told[-1] == {"event": "verdict", "round": 0, "outcome": "UNKNOWN", "why": "why not"}
 
 
-async def cut_off(authority: Path, code: grpc.StatusCode, say: Callable[[Channel, asyncio.Event], Any]) -> None:
+async def cut_off(
+    authority: Path, code: grpc.StatusCode, say: Callable[[Channel, asyncio.Event], Any], *answer: Message
+) -> Any:
     """Say something to a server that ends the call meanwhile: when its end has come over, and nobody knows it yet."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
@@ -178,12 +181,14 @@ async def cut_off(authority: Path, code: grpc.StatusCode, say: Callable[[Channel
         ended.set()
 
     async def end(_: Any, context: Any) -> None:
+        for message in answer:
+            await context.write(message.SerializeToString())
         loop.call_soon(hold)
         if code != grpc.StatusCode.OK:
             await context.abort(code, "the reason")
 
     async with serving(authority, {"Attend": end, "Push": end}) as channel:
-        await say(channel, ended)
+        return await say(channel, ended)
 
 
 async def attending(channel: Channel, ended: asyncio.Event) -> None:
@@ -193,12 +198,12 @@ async def attending(channel: Channel, ended: asyncio.Event) -> None:
     assert await line.receive() is None
 
 
-async def pushing(channel: Channel, ended: asyncio.Event) -> None:
+async def pushing(channel: Channel, ended: asyncio.Event) -> Place:
     async def chunks() -> AsyncIterator[Chunk]:
         await ended.wait()
         yield Chunk(content=b"x")
 
-    await channel.push(chunks())
+    return await channel.push(chunks())
 
 
 @pytest.mark.parametrize("say", [attending, pushing])
@@ -215,3 +220,28 @@ def test_what_is_said_when_it_is_over_is_answered_with_why_it_is(
 ) -> None:
     with pytest.raises(error, match=said):
         asyncio.run(cut_off(authority, code, say))
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE])
+def test_a_server_may_answer_before_it_has_heard_everything(authority: Path, code: grpc.StatusCode) -> None:
+    place = asyncio.run(cut_off(authority, code, pushing, Place(start=5)))
+    assert place == Place(start=5)
+
+
+def test_a_file_that_cannot_be_read_ends_its_push(authority: Path) -> None:
+    heard = list[Any]()
+
+    async def listen(_: Any, context: Any) -> None:
+        while (message := await context.read()) is not grpc.aio.EOF:
+            heard.append(message)
+
+    async def chunks() -> AsyncIterator[Chunk]:
+        yield Chunk(content=b"x")
+        raise OSError("the disk is gone")
+
+    async def main() -> None:
+        async with serving(authority, {"Push": listen}) as channel:
+            await channel.push(chunks())
+
+    with pytest.raises(OSError, match="disk"):
+        asyncio.run(main())
