@@ -14,15 +14,16 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
-from fedloom.engines.memory import footprint
+from fedloom.engines.memory import footprint, peak
 from fedloom.engines.plan import Plan
 from fedloom.engines.store import Store, row_bytes
-from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
 
-CACHE, SHARE = 2**24, 0.05  # what a batch may touch: bytes that stay in a CPU's cache, a share of a GPU's memory
+CACHE, SHARE = 2**24, 0.05  # what a batch may touch: bytes that stay in a CPU's cache; or need: of a GPU's memory
+AMONG = 16  # examples that what a model needs for itself is spread over
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,29 @@ class Judge:
 
 def judge(task: Task, plan: Plan, store: Store) -> Judge:
     """A judge whose batches suit the device: in a CPU's cache, large on a GPU."""
-    variables = jax.eval_shape(task.init, jax.random.key(0))
-    one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in store.data.columns.items()}
-    each = footprint(task.metrics, variables, one)
-    first = plan.mesh.devices.flat[0]
-    room = CACHE if first.platform == "cpu" else SHARE * machine.memory(first) / plan.members
-    return Judge(task, plan, store, int(np.clip(room // each, 16, 1000 if first.platform == "cpu" else 10_000)))
+    first, columns = plan.mesh.devices.flat[0], store.data.columns
+    if first.platform == "cpu":
+        return Judge(task, plan, store, int(np.clip(CACHE // touched(task, columns), 16, 1000)))
+    room = SHARE * machine.memory(first) / plan.members
+    return Judge(task, plan, store, int(np.clip(room // needed(task, columns), 16, 10_000)))
+
+
+def touched(task: Task, columns: Batch) -> int:
+    """The bytes of everything that measuring an example computes, once."""
+    return footprint(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), some(columns, 1))
+
+
+def needed(task: Task, columns: Batch) -> int:
+    """About the memory that measuring an example needs at most, among others; beside another model, because alone a
+    convolution may take another form.
+    """
+    models = jax.eval_shape(jax.vmap(task.init), jax.random.split(jax.random.key(0), 2))
+    return peak(jax.vmap(task.metrics, in_axes=(0, None)), models, some(columns, AMONG)) // (2 * AMONG)
+
+
+def some(columns: Batch, many: int) -> Batch:
+    """The shapes of so many examples."""
+    return {name: jax.ShapeDtypeStruct((many, *c.shape[1:]), c.dtype) for name, c in columns.items()}
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))
