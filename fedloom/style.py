@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 from cycler import cycler
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedloom.errors import ArgumentError, FedloomError
@@ -21,6 +22,15 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=COLOURS),
     "svg.hashsalt": "fedloom",
 }
+
+
+def logarithmic(axes: Axes) -> None:
+    """Make the upward axis of what is drawn by now logarithmic, with plain numbers where no power of ten is on it."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high < 10 * low:
+        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def save(figure: Figure, file: str | Path) -> None:

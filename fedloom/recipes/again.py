@@ -98,7 +98,8 @@ def standing(found: Found, close: Mapping[str, float]) -> str:
     """How many of the cells that are near a published number are still at most that with other seeds."""
     kept = {name: found.series[f"again-{name}"] for name in close if f"again-{name}" in found.series}
     good = [name for name, one in kept.items() if mean(one) <= close[name]]
-    waiting = f"; {len(close) - len(kept)} were not run again yet" if len(kept) < len(close) else ""
+    left = len(close) - len(kept)
+    waiting = f"; {left} {'was' if left == 1 else 'were'} not run again yet" if left else ""
     return f"{len(good)} of the {len(kept)} that were run again are at most the paper's again{waiting}."
 
 

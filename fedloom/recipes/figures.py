@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedloom.recipes.cell import ACCURACY, Cell, Outcome, Trial, star
 from fedloom.recipes.series import Kept
-from fedloom.style import COLOURS, STYLE
+from fedloom.style import COLOURS, STYLE, logarithmic
 
 BATCHES = {"10": COLOURS[1], "50": COLOURS[4], "all": COLOURS[0]}
 DASHES = ("-", "--", ":", "-.")
@@ -90,7 +90,8 @@ def epochs(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> Figure:
             for i, (e, kept) in enumerate(lines):
                 axes.plot(kept.columns["round"], kept.columns["train_loss"], color=COLOURS[i % 6],
                           label=f"E = {e}{star(kept.about)}")  # fmt: skip
-            axes.set(title=title, xlabel="rounds of communication", ylabel="training loss", yscale="log")
+            axes.set(title=title, xlabel="rounds of communication", ylabel="training loss")
+            logarithmic(axes)
             axes.legend(fontsize="small")
     return figure
 

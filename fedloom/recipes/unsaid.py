@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fedloom.recipes.cell import Cell
+import numpy as np
+
+from fedloom.recipes.cell import Cell, Outcome
 from fedloom.recipes.layout import Entry, Grid, took
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.setting import KINDS, Setting, cell, settings1, settings2
@@ -134,18 +136,32 @@ def _pixels(model: str, about: str, found: Found) -> str:
 
 def why_weights(found: Found) -> str:
     """What weights that are drawn in another way do, as far as that is recorded."""
-    entries, told, drawn = dict(settings2()), [], dict[str, str]()
+    entries, told, beyond, drawn = dict(settings2()), list[str](), list[str](), dict[str, str]()
     for setting in changed_weights(entries):
         usual, other = (found.outcomes.get(s.name) for s in (setting, plain(setting)))
         if usual and other:
             entry, who = entries[setting], f"the {setting.model.upper()} {WHERE[setting.partition]}"
             theirs = f"as in the tables {took(entry, usual)}, the paper {entry.published['paper']:,}"
             told.append(f"{who}, E = {setting.epochs}: {took(entry, other)} ({theirs})")
+            if not is_between(entry, usual, other):
+                beyond.append(f"{who}, E = {setting.epochs}")
             drawn[setting.model] = PLAINLY[setting.model]
     if not told:
         return ""
+    rest = f" Not so for {'; '.join(beyond)}: that must have another reason." if beyond else ""
     return (
         "Nor does the paper say how weights are drawn. At C = 0.1 and B = 10, with "
-        f"{' and '.join(drawn.values())}, rounds are, for {'; '.join(told)}. Whatever the paper's were, that may be "
-        "all that is between its numbers and ours."
+        f"{' and '.join(drawn.values())}, rounds are, for {'; '.join(told)}. The paper's are between the two: "
+        f"whatever its weights were, that may be all that is between its numbers and ours.{rest}"
     )
+
+
+def is_between(entry: Entry, usual: Outcome, other: Outcome) -> bool:
+    """Whether the published number is between those of two ways; who did not get there takes longer than anybody."""
+    ours = [np.mean(there) if (there := crossings(entry, outcome)) else np.inf for outcome in (usual, other)]
+    return bool(min(ours) <= (entry.published["paper"] or np.inf) <= max(ours))
+
+
+def crossings(entry: Entry, outcome: Outcome) -> list[float]:
+    """The rounds of the seeds that got there, at the best rate."""
+    return [rounds for trial in outcome.chosen(entry.target) if (rounds := trial.crossing(entry.target)) is not None]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from fedloom.errors import FedloomError, UnknownName, choose, require
 from fedloom.runs.history import AGAINST, History
-from fedloom.style import COLOURS, STYLE, save
+from fedloom.style import COLOURS, STYLE, logarithmic, save
 
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
@@ -120,11 +120,7 @@ def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
         lowest = min(float(least(h.column(c))) for h in every for c in h.columns if c.endswith("accuracy"))
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
-        axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        if high < 10 * low:  # else a power of ten is on the axis
-            axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        logarithmic(axes)
 
 
 def _check(together: Together, metric: str, x: str) -> None:

@@ -54,7 +54,7 @@ def test_it_says_how_many_hold_and_which_were_not_run_again() -> None:
     rounds = {"good": (90, 100), "bad": (90, 111), "never": (90, math.nan)}
     kept = {f"again-{name}": Kept("", {str(i): [r] for i, r in enumerate(each)}, {}) for name, each in rounds.items()}
     text = part.text(Found(outcomes, kept))
-    assert "1 of the 3 that were run again are at most the paper's again; 1 were not run again yet." in text
+    assert "1 of the 3 that were run again are at most the paper's again; 1 was not run again yet." in text
     assert "| `later` | 100 | 90.0 | not run again |  |" in text
 
 

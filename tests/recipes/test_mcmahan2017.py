@@ -129,12 +129,26 @@ def test_figure_3_runs_to_its_end() -> None:
     assert {s.experiment.target for s in series} == {None}
 
 
+def test_figure_3_tells_the_losses_after_the_last_round_that_all_have() -> None:
+    part = MCMAHAN2017.part("figure3")
+    names = [s.name for s in part.series(Found()) if "lstm" in s.name]
+    kept = {name: Kept(name, {"round": [0, 10, 20], "train_loss": [4.0, loss, 0.1]}, {})
+            for name, loss in zip(names, (2.0, 1.5, 2.5), strict=True)}  # fmt: skip
+    kept[names[-1]] = Kept(names[-1], {"round": [0, 10], "train_loss": [4.0, 2.5]}, {})
+    assert part.text(Found(series=kept)) == (
+        "Training losses after the last round that all curves have:\n\n"
+        "- Shakespeare LSTM, by role, η = 1.47, round 10: 2 with E = 1, 1.5 with E = 5, 2.5 with E = 20, the lowest "
+        "with E = 5."
+    )
+    assert part.text(Found(series={name: kept[name] for name in names[:-1]})) == ""
+
+
 def test_captions_say_what_is_not_recorded_yet() -> None:
     part = MCMAHAN2017.part("figure3")
     names = [s.name for s in part.series(Found())]
     kept = {name: Kept(name, {"round": [0, 1], "train_loss": [2.0, 1.0]}, {}) for name in names}
     [whole] = part.pictures(Found(series=kept))
-    assert whole.caption.endswith("fewer rounds.")
+    assert whole.caption.endswith("B = 10.")
     [short] = part.pictures(Found(series={name: kept[name] for name in names[:-1]}))
     assert short.caption.endswith(f" Not recorded yet: `{names[-1]}`.")
 
@@ -148,8 +162,12 @@ def test_what_weights_do_is_told_as_far_as_it_is_recorded() -> None:
     told = told_in.text(Found(outcomes))
     assert "the CNN on IID data, E = 1: 150 (as in the tables 29, the paper 34); " in told
     assert "the CNN on shards, E = 1: not in 1,070 (best 50.00%) (as in the tables 144, the paper 350). " in told
+    assert told.endswith("that may be all that is between its numbers and ours.")
     assert "by role" not in told
     assert "an LSTM's" not in told
+    alike = {**outcomes, "cnn-plain-iid-C0.1-E1-B10-unit": outcomes["cnn-iid-C0.1-E1-B10"]}  # 29 and 29, the paper 34
+    said = told_in.text(Found(alike))
+    assert "and ours. Not so for the CNN on IID data, E = 1: that must have another reason." in said
     variants = {cell.name: cell for cell in part.cells if "plain" in cell.name}
     assert list(variants) == [f"{model}-C0.1-{work}" for model, work in (
         ("cnn-plain-iid", "E1-B10-unit"), ("cnn-plain-shards", "E1-B10-unit"),
