@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import jax
 import numpy as np
 
+from fedloom.data import shakespeare
 from fedloom.recipes.above import above
 from fedloom.recipes.again import again, doubts
 from fedloom.recipes.cell import Cell, Outcome
@@ -25,8 +27,11 @@ from fedloom.recipes.setting import KINDS, PIXELS, cell, published, settings1, s
 from fedloom.recipes.tuning import wider
 from fedloom.recipes.unsaid import inputs, precision, weights, why_pixels, why_weights
 from fedloom.runs.experiment import Experiment
+from fedloom.tasks import char_lstm
+from fedloom.trees import count
 
 SGD_BATCH, IMAGES = 100, 50_000
+THEIRS = 258  # symbols with which an LSTM with peepholes has as many parameters as the paper's
 
 
 def table1() -> Part:
@@ -62,8 +67,29 @@ def table2() -> Part:
         heads = tuple(KINDS[s.partition] for s, _ in mine[:2])
         grids.append(Grid(f"Table 2, {title}", heads, tuple(rows)))
     cells = tuple(cell(setting, entry.target) for setting, entry in entries.items())
-    said = lambda found: paragraphs(above(grids, found), doubts(grids, found), why_weights(found))  # noqa: E731
+
+    def said(found: Found) -> str:
+        told = above(grids, found), doubts(grids, found), why_weights(found), how_large(found)
+        return paragraphs(*told)
+
     return Part("table2", "Table 2: more computation per client", cells, tuple(grids), text=said)
+
+
+def how_large(found: Found) -> str:
+    """How many parameters the LSTM has, and the paper's, if anything of it is recorded."""
+    if not any(name.startswith("lstm-") for name in found.outcomes):
+        return ""
+    symbols, paper = shakespeare().classes, published()["models"]["lstm"]
+    return (
+        f"The LSTM has {size(symbols):,} parameters with the {symbols} symbols of this text (characters, padding and "
+        f"unknown). The paper's has {paper:,}: as many as ours with {THEIRS} symbols, {size(THEIRS):,}, and three "
+        f"peepholes for each unit of both layers, {paper - size(THEIRS):,}, which ours does not have."
+    )
+
+
+def size(symbols: int) -> int:
+    """How many parameters the LSTM has with so many symbols."""
+    return count(char_lstm(symbols).init(jax.random.key(0)).params)
 
 
 def table3() -> Part:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import fedloom.recipes.layout as layout
+from fedloom.recipes.details import details
 from fedloom.recipes.paper import Paper, spent
 from fedloom.recipes.part import Found, Part
 from fedloom.runs.checkpoint import write_text
@@ -37,6 +38,8 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
         own, rest = divided(rest, names)
         if not own.is_empty:
             texts += [f"Computed for this: {spent(own)}.", ""]
+        if tried := details(part.cells, own.outcomes):
+            texts += [tried, ""]
         if len(texts) == begun:
             texts += ["Not recorded yet.", ""]
     write_text(file, "\n".join(texts).rstrip() + "\n")

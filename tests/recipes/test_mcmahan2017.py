@@ -98,6 +98,15 @@ def test_the_page_names_cells_whose_best_rate_is_at_the_edge() -> None:
     assert "at its edge, and" in MCMAHAN2017.introduction(inside)
 
 
+def test_how_large_the_lstm_is_and_what_would_make_it_the_papers() -> None:
+    told = MCMAHAN2017.part("table2").text(
+        Found({"lstm-natural-C0.1-E1-B10": Outcome("", (Trial(2.15, 1.0, 0, "", ((0, 0.1), (95, 0.54))),), {})})
+    )
+    assert "The LSTM has 818,932 parameters with the 84 symbols of this text" in told
+    assert "The paper's has 866,578: as many as ours with 258 symbols, 865,042, and three" in told
+    assert "both layers, 1,536, which" in told
+
+
 def test_it_is_told_how_near_fedavg_comes_on_cifar10() -> None:
     part, run = MCMAHAN2017.part("table3"), lambda lr, *curve: Trial(lr, 1.0, 0, "", curve)
     assert part.text(Found()) == ""

@@ -27,6 +27,7 @@ def test_a_page_has_tables_figures_and_what_they_cost(tmp_path: Path) -> None:
     assert "Computed for this: 1 run in 0.5 minutes on B." in text
     assert "| C = 0.1 | fedloom –<br>paper 1,474" in text
     assert "](figures/mcmahan2017/figure1.png)" in text
+    assert "| `2nn-iid-C0.1-E1-B10` | 97% | **0.1** | 40.0 | 40 | 1 | 1.0 | A |" in text
     assert "CNN, E = 5" not in text  # nothing of that half is recorded
 
 
