@@ -18,7 +18,7 @@ from fedloom.style import COLOURS, STYLE, logarithmic, save
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
 INSIDE = 8  # lines of a legend that fit into a panel
-FEW = 20  # evaluations of which all are shown
+FEW = 20  # evaluations of which all are shown that are of a trained model
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
 
 Together = Mapping[str, Sequence[History]]
@@ -116,11 +116,23 @@ def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
     whose = "".join(f"{split} " for split in parts) if len(parts) == 1 and not alone else ""
     axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " "))
     if metric == "accuracy":
-        least = np.nanmedian if max(map(len, every)) >= FEW else np.nanmin  # of a long run, not its first rounds
-        lowest = min(float(least(h.column(c))) for h in every for c in h.columns if c.endswith("accuracy"))
+        low = usual if max(map(len, every)) >= FEW else least
+        lowest = min(low(h, c) for h in every for c in h.columns if c.endswith("accuracy"))
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
         logarithmic(axes)
+
+
+def usual(history: History, name: str) -> float:
+    """What a measure was usually: of a long run, not its first rounds."""
+    return float(np.nanmedian(history.column(name)))
+
+
+def least(history: History, name: str) -> float:
+    """The least that was measured after the first round or later, if anything was."""
+    values = history.column(name)
+    later = values[history.column("round") > 0]
+    return float(np.nanmin(later if np.isfinite(later).any() else values))
 
 
 def _check(together: Together, metric: str, x: str) -> None:

@@ -36,9 +36,15 @@ def test_each_curve_is_drawn_as_measured_and_best_so_far(tmp_path: Path) -> None
 def test_of_a_long_run_the_first_rounds_are_not_what_is_seen() -> None:
     rows = [{"round": i, "test_accuracy": min(0.1 + i / 10, 0.9), "test_loss": 2 - i / 50} for i in range(30)]
     limits = [plot([("a", History(tuple(rows[:n])))], against=["rounds"]).axes[0].get_ylim() for n in (8, 30)]
-    assert limits == [(0.0, 1.005), (pytest.approx(0.78), 1.005)]
+    assert limits == [(pytest.approx(0.08), 1.005), (pytest.approx(0.78), 1.005)]
     loss = plot([("a", History(tuple(rows)))], against=["rounds"]).axes[1]
     assert loss.yaxis.get_minor_formatter()(1.5, 0) == "1.5"  # not 1.5 × 10⁰
+
+
+def test_of_a_short_run_all_is_seen_but_what_was_before_the_first_round() -> None:
+    rows = [{"round": i, "test_accuracy": a, "test_loss": 1.0} for i, a in enumerate((0.1, 0.94, 0.98, 0.99))]
+    bottoms = [plot([("a", History(tuple(rows[:n])))], against=["rounds"]).axes[0].get_ylim()[0] for n in (1, 4)]
+    assert bottoms == [0.0, pytest.approx(0.82)]
 
 
 def test_several_runs_share_a_figure() -> None:
