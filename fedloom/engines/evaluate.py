@@ -61,12 +61,15 @@ class Judge:
             yield machine.place(self.store.block(part, rows.size), self.plan.mesh), rows, live
 
     def fold(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers as (devices, batches, rows), padded with the part's own, and which of them are real."""
-        each = self.plan.mesh.size * self.rows
-        padded = np.resize(rows.astype(np.int32), -(-len(rows) // each) * each)
-        live = (np.arange(len(padded)) < len(rows)).astype(np.float32)
-        shape = (self.plan.mesh.size, -1, self.rows)
-        return padded.reshape(shape), live.reshape(shape)
+        """Row numbers as (devices, batches, rows), in as few and as even batches as can be, padded with the part's own,
+        and which of them are real.
+        """
+        devices = self.plan.mesh.size
+        batches = max(1, -(-len(rows) // (devices * self.rows)))
+        shape = devices, batches, -(-len(rows) // (devices * batches))
+        padded = np.resize(rows.astype(np.int32), shape)
+        live = np.arange(padded.size) < len(rows)
+        return padded, live.astype(np.float32).reshape(shape)
 
 
 def judge(task: Task, plan: Plan, store: Store) -> Judge:
@@ -74,8 +77,8 @@ def judge(task: Task, plan: Plan, store: Store) -> Judge:
     first, columns = plan.mesh.devices.flat[0], store.data.columns
     if first.platform == "cpu":
         return Judge(task, plan, store, int(np.clip(CACHE // touched(task, columns), 16, 1000)))
-    room = SHARE * machine.memory(first) / plan.members
-    return Judge(task, plan, store, int(np.clip(room // needed(task, columns), 16, 10_000)))
+    each = plan.members * needed(task, columns, beside=plan.members > 1)
+    return Judge(task, plan, store, int(np.clip(SHARE * machine.memory(first) // each, 16, 10_000)))
 
 
 def touched(task: Task, columns: Batch) -> int:
@@ -83,10 +86,12 @@ def touched(task: Task, columns: Batch) -> int:
     return footprint(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), some(columns, 1))
 
 
-def needed(task: Task, columns: Batch) -> int:
-    """About the memory that measuring an example needs at most, among others; beside another model, because alone a
-    convolution may take another form.
+def needed(task: Task, columns: Batch, beside: bool) -> int:
+    """About the memory that measuring an example needs at most, among others; with a model beside others, or alone,
+    where a convolution may take another form.
     """
+    if not beside:
+        return peak(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), some(columns, AMONG)) // AMONG
     models = jax.eval_shape(jax.vmap(task.init), jax.random.split(jax.random.key(0), 2))
     return peak(jax.vmap(task.metrics, in_axes=(0, None)), models, some(columns, AMONG)) // (2 * AMONG)
 
