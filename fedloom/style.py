@@ -25,7 +25,7 @@ STYLE: dict[Any, Any] = {
 
 
 def logarithmic(axes: Axes) -> None:
-    """Make the upward axis of what is drawn by now logarithmic, with plain numbers where no power of ten is on it."""
+    """Make the upward axis of what is drawn by now logarithmic, with plain numbers if it is less than tenfold."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     if high < 10 * low:

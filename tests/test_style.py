@@ -15,6 +15,6 @@ def drawn(*values: float) -> str:
     return text
 
 
-def test_a_logarithmic_axis_has_plain_numbers_where_no_power_of_ten_is_on_it() -> None:
+def test_a_logarithmic_axis_has_plain_numbers_if_it_is_less_than_tenfold() -> None:
     assert drawn(1.5, 4.0) == "2"
     assert drawn(0.01, 4.0) != "2"

@@ -67,9 +67,11 @@ def doubts(grids: Sequence[Grid], found: Found) -> str:
     """
     close = near(grids, found) if any(name.startswith("again-") for name in found.series) else {}
     kept = {name: found.series.get(f"again-{name}") for name in close}
-    not_so = [f"`{name}`" for name, one in kept.items() if one and not mean(one) <= close[name]]
+    not_so = [f"`{name}`" for name, one in kept.items() if one and mean(one) > close[name]]
+    not_all = [f"`{name}`" for name, one in kept.items() if one and np.isnan(mean(one))]
     waiting = [f"`{name}`" for name, one in kept.items() if one is None]
     told = [f"{', '.join(not_so)} {'is' if len(not_so) == 1 else 'are'} above the paper's"] if not_so else []
+    told += [f"{', '.join(not_all)} did not get there with all of them"] if not_all else []
     told += [f"{', '.join(waiting)} {'was' if len(waiting) == 1 else 'were'} not run again yet"] if waiting else []
     if not told:
         return ""
@@ -114,6 +116,6 @@ def row(cell: Cell, paper: float, outcome: Outcome, kept: Kept | None) -> list[s
     if kept is None:
         return [*first, "not run again", ""]
     rounds = [float(took) for [took] in kept.columns.values()]
-    middle = "–" if np.isnan(rounds).any() else f"{mean(kept):,.1f}{star(kept.about)}"
+    middle = "not all there" if np.isnan(rounds).any() else f"{mean(kept):,.1f}{star(kept.about)}"
     each = ", ".join("not reached" if np.isnan(r) else f"{r:,.1f}" for r in rounds)
     return [*first, middle, each]

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedloom.recipes.cell import Cell, Outcome, Trial, star
 
-HEADS = ("", "to", "learning rates tried (in round r)", "rounds, seed by seed", "whole rounds", "runs", "minutes", "on")
-NOT_THERE = "–"
+HEADS = ("cell", "target", "learning rates tried (in round r)", "rounds by seed, interpolated",
+         "first evaluation there", "runs", "minutes", "device")  # fmt: skip
+NOT_THERE = "not reached"
 
 
 def details(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> str:
@@ -22,20 +23,20 @@ def details(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> str:
 
 
 def rows(cell: Cell, outcome: Outcome) -> Iterator[tuple[str, ...]]:
-    """A line for each target."""
+    """A line for each target; what they have in common is in the first."""
+    about = outcome.about
+    whole_cell = f"{len(outcome.trials)}", f"{float(about.get('seconds', 0)) / 60:.1f}", str(about.get("device", ""))
     for target in cell.targets:
         best = outcome.winner(target)
         rates = [f"**{shown(setting)}**" if setting == best else shown(setting) for setting in outcome.settings]
         chosen = outcome.chosen(target)
         yield (
-            f"`{cell.name}`{star(outcome.about)}",
+            f"`{cell.name}`{star(about)}",
             f"{target:.0%}",
             "; ".join(rates),
             ", ".join(interpolated(trial, target) for trial in chosen),
             ", ".join(whole(trial, target) for trial in chosen),
-            f"{len(outcome.trials)}",
-            f"{float(outcome.about.get('seconds', 0)) / 60:.1f}",
-            str(outcome.about.get("device", NOT_THERE)),
+            *(whole_cell if target == cell.targets[0] else ("", "", "")),
         )
 
 

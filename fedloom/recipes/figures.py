@@ -96,6 +96,25 @@ def epochs(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> Figure:
     return figure
 
 
+def depths(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> str:
+    """What Figure 3 shows in words: the losses of each panel after the last round that all its curves have, but for
+    those that diverged.
+    """
+    told = []
+    for title, lines in panels.items():
+        gone = [e for e, kept in lines if not np.isfinite(kept.columns["train_loss"][-1])]
+        curves = {e: kept for e, kept in lines if e not in gone}
+        if not curves:
+            continue
+        last = min(kept.columns["round"][-1] for kept in curves.values())
+        losses = {e: np.interp(last, kept.columns["round"], kept.columns["train_loss"]) for e, kept in curves.items()}
+        each = [f"{loss:#.3g}{star(curves[e].about)} with E = {e}" for e, loss in losses.items()]
+        each += [f"the lowest with E = {min(losses, key=losses.__getitem__)}"] if len(losses) > 1 else []
+        each += [f"diverged with E = {e}" for e in gone]
+        told.append(f"- {title}, round {last:.0f}: {', '.join(each)}.")
+    return "\n".join(["Training losses after the last round that all curves have:", "", *told]) if told else ""
+
+
 def rates(outcomes: Mapping[str, Outcome], targets: Sequence[float]) -> Figure:
     """Figure 4: CIFAR-10, test accuracy against rounds, for several learning rates of FedSGD and FedAvg."""
     with mpl.rc_context(STYLE):

@@ -6,16 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import jax
 import numpy as np
 
+from fedloom.data.vocabulary import SIZE
 from fedloom.recipes.cell import Cell, Outcome
 from fedloom.recipes.layout import Entry, Grid, took
 from fedloom.recipes.part import Found, Part
-from fedloom.recipes.setting import KINDS, Setting, cell, settings1, settings2
+from fedloom.recipes.setting import KINDS, Setting, cell, published, settings1, settings2
+from fedloom.tasks import char_lstm
+from fedloom.trees import count
 
 SCALES = {"unit": "0 to 1", "centred": "-1 to 1", "standard": "mean 0, deviation 1"}
 WHERE = {"iid": "on IID data", "shards": "on shards", "natural": "by role"}
 
+THEIRS = 258  # symbols with which an LSTM with peepholes has as many parameters as the paper's
+LAYERS, UNITS = 2, 256
 RUN_TWICE = "cnn", "iid", 0.5, None
 ABOUT_PIXELS = {
     "2nn": "A likely reason why the 2NN is faster here: how pixels are scaled, which the paper does not say and which "
@@ -112,7 +118,7 @@ def twice(found: Found) -> str:
         f"`{setting.name}` was at first in the table as computed in bfloat16, with finer steps of rates: "
         f"{took(entry, rounded)} rounds, where the paper has {entry.published['paper']}. It was run again in "
         f"float32 because of that, and {took(entry, usual)} is what the table counts; others with a star "
-        "were not run again."
+        "were not run again in float32."
     )
 
 
@@ -135,24 +141,29 @@ def _pixels(model: str, about: str, found: Found) -> str:
 
 
 def why_weights(found: Found) -> str:
-    """What weights that are drawn in another way do, as far as that is recorded."""
-    entries, told, beyond, drawn = dict(settings2()), list[str](), list[str](), dict[str, str]()
+    """What weights that are drawn in another way do, as far as that is recorded, and whether that is enough."""
+    entries, told, drawn = dict(settings2()), list[str](), dict[str, str]()
+    within, beyond = list[str](), list[str]()
     for setting in changed_weights(entries):
         usual, other = (found.outcomes.get(s.name) for s in (setting, plain(setting)))
         if usual and other:
-            entry, who = entries[setting], f"the {setting.model.upper()} {WHERE[setting.partition]}"
+            entry, who = (
+                entries[setting],
+                f"the {setting.model.upper()} {WHERE[setting.partition]}, E = {setting.epochs}",
+            )
             theirs = f"as in the tables {took(entry, usual)}, the paper {entry.published['paper']:,}"
-            told.append(f"{who}, E = {setting.epochs}: {took(entry, other)} ({theirs})")
-            if not is_between(entry, usual, other):
-                beyond.append(f"{who}, E = {setting.epochs}")
+            told.append(f"{who}: {took(entry, other)} ({theirs})")
+            (within if is_between(entry, usual, other) else beyond).append(who)
             drawn[setting.model] = PLAINLY[setting.model]
     if not told:
         return ""
-    rest = f" Not so for {'; '.join(beyond)}: that must have another reason." if beyond else ""
+    enough = "The paper's number is between the two for {}: there, that may be all that is between its number and ours."
+    short = "It is not between the two for {}, which neither way explains."
     return (
         "Nor does the paper say how weights are drawn. At C = 0.1 and B = 10, with "
-        f"{' and '.join(drawn.values())}, rounds are, for {'; '.join(told)}. The paper's are between the two: "
-        f"whatever its weights were, that may be all that is between its numbers and ours.{rest}"
+        f"{' and '.join(drawn.values())}, rounds are, for {'; '.join(told)}."
+        + f" {enough.format('; '.join(within))}" * bool(within)
+        + f" {short.format('; '.join(beyond))}" * bool(beyond)
     )
 
 
@@ -164,4 +175,22 @@ def is_between(entry: Entry, usual: Outcome, other: Outcome) -> bool:
 
 def crossings(entry: Entry, outcome: Outcome) -> list[float]:
     """The rounds of the seeds that got there, at the best rate."""
-    return [rounds for trial in outcome.chosen(entry.target) if (rounds := trial.crossing(entry.target)) is not None]
+    trials = outcome.chosen(entry.target)
+    return [rounds * entry.unit for trial in trials if (rounds := trial.crossing(entry.target)) is not None]
+
+
+def how_large(found: Found) -> str:
+    """How many parameters the LSTM has, and what would make it the paper's, if anything of it is recorded."""
+    if not any(name.startswith("lstm-") for name in found.outcomes):
+        return ""
+    more, paper = 3 * LAYERS * UNITS, published()["models"]["lstm"]
+    return (
+        f"The LSTM has {size(SIZE):,} parameters with the {SIZE} symbols of this text (padding and unknown are two). "
+        f"The paper's has {paper:,}, which is what ours would have with {THEIRS} symbols ({size(THEIRS):,}) and three "
+        f"peepholes for each unit of both layers ({more:,} more); ours has no peepholes."
+    )
+
+
+def size(symbols: int) -> int:
+    """How many parameters the LSTM has with so many symbols."""
+    return count(jax.eval_shape(char_lstm(symbols, hidden=UNITS).init, jax.random.key(0)).params)

@@ -18,7 +18,7 @@ from fedloom.style import COLOURS, STYLE, logarithmic, save
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
 INSIDE = 8  # lines of a legend that fit into a panel
-FEW = 20  # evaluations of which all are shown that are of a trained model
+FEW = 20  # a run of fewer evaluations is shown whole, but for the untrained model
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
 
 Together = Mapping[str, Sequence[History]]

@@ -42,7 +42,7 @@ def test_both_numbers_are_told_beside_the_smallest_that_ours_is_below() -> None:
         Found(outcomes, {"again-near": Kept("again-near", {str(i): [r] for i, r in enumerate(rounds)}, {})})
     ).splitlines()[-1]
     assert row(80, 90, 100) == "| `near` | 90 | 86.0 | 90.0 | 80.0, 90.0, 100.0 |"
-    assert row(80, math.nan, 100) == "| `near` | 90 | 86.0 | – | 80.0, not reached, 100.0 |"
+    assert row(80, math.nan, 100) == "| `near` | 90 | 86.0 | not all there | 80.0, not reached, 100.0 |"
     rounded = {"experiment": {"precision": "bfloat16"}}
     half = Found({"near": took("near", 86, **rounded)}, {"again-near": Kept("again-near", {"3": [80]}, rounded)})
     assert part.text(half).splitlines()[-1] == "| `near` | 90 | 86.0* | 80.0* | 80.0 |"
@@ -65,7 +65,7 @@ def test_tables_say_which_of_their_numbers_do_not_hold() -> None:
     kept = {f"again-{name}": Kept("", {"3 rounds": [r]}, {}) for name, r in rounds.items()}
     told = "Of numbers just below the paper's, with seeds that chose nothing (below): "
     assert doubts(part.grids, Found(outcomes, kept)) == (
-        told + "`bad`, `worse` are above the paper's; `later` was not run again yet."
+        told + "`bad` is above the paper's; `worse` did not get there with all of them; `later` was not run again yet."
     )
     assert doubts(part.grids, Found({name: outcomes[name] for name in ("good", "far")}, kept)) == ""
     assert doubts(part.grids, Found(outcomes)) == ""  # a table that is shown alone does not know

@@ -15,7 +15,7 @@ def test_every_rate_and_every_seed_is_told_for_each_target() -> None:
     about = {"seconds": 90, "device": "a CPU", "experiment": {"precision": "bfloat16"}}
     *_, first, second, _, end = details([CELL], {"cell": Outcome("cell", TRIALS, about)}).splitlines()
     assert first == "| `cell`* | 50% | **0.1**; 0.2 × 0.99ʳ | 2.0, 2.5 | 2, 3 | 3 | 1.5 | a CPU |"
-    assert second == "| `cell`* | 90% | **0.1**; 0.2 × 0.99ʳ | 10.0, – | 10, – | 3 | 1.5 | a CPU |"
+    assert second == "| `cell`* | 90% | **0.1**; 0.2 × 0.99ʳ | 10.0, not reached | 10, not reached |  |  |  |"
     assert end == "</details>"
 
 

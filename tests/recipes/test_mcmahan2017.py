@@ -1,7 +1,11 @@
+import math
+
 from fedloom.recipes.cell import Outcome, Trial
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
 from fedloom.recipes.series import Kept
+from fedloom.recipes.setting import published
+from fedloom.recipes.unsaid import size
 
 PARTS = ("table1", "table2", "table3")
 
@@ -93,9 +97,12 @@ def test_the_page_names_cells_whose_best_rate_is_at_the_edge() -> None:
     took = lambda lr, n: Trial(lr, 1.0, 0, "", ((0, 0.1), (n, 0.99)))  # noqa: E731
     name, outcome = "cnn-iid-C0.1-E5-B10", lambda *trials: Outcome("", trials, {})
     edge = Found({name: outcome(took(0.1, 20), took(0.215, 30))})
-    assert f"at its edge (not yet so: `{name}`), and" in MCMAHAN2017.introduction(edge)
+    assert f"at its edge (not so: `{name}` for 99%), and" in " ".join(MCMAHAN2017.introduction(edge).split())
     inside = Found({name: outcome(took(0.1, 20), took(0.215, 30), took(0.0464, 40))})
-    assert "at its edge, and" in MCMAHAN2017.introduction(inside)
+    assert "at its edge, and" in " ".join(MCMAHAN2017.introduction(inside).split())
+    far = lambda lr, n: Trial(lr, 0.999, 0, "", ((0, 0.1), (n, 0.8), (n + 70, 0.85)))  # noqa: E731
+    other = outcome(far(0.1, 60), far(0.215, 30), far(0.0464, 50), Trial(0.464, 0.999, 0, "", ((0, 0.1), (20, 0.8))))
+    assert "`cifar-fedavg` for 80%)" in MCMAHAN2017.introduction(Found({"cifar-fedavg": other}))
 
 
 def test_how_large_the_lstm_is_and_what_would_make_it_the_papers() -> None:
@@ -103,8 +110,9 @@ def test_how_large_the_lstm_is_and_what_would_make_it_the_papers() -> None:
         Found({"lstm-natural-C0.1-E1-B10": Outcome("", (Trial(2.15, 1.0, 0, "", ((0, 0.1), (95, 0.54))),), {})})
     )
     assert "The LSTM has 818,932 parameters with the 84 symbols of this text" in told
-    assert "The paper's has 866,578: as many as ours with 258 symbols, 865,042, and three" in told
-    assert "both layers, 1,536, which" in told
+    assert "The paper's has 866,578, which is what ours would have with 258 symbols (865,042) and three" in told
+    assert "both layers (1,536 more)" in told
+    assert published()["models"]["lstm"] == size(258) + 3 * 2 * 256
 
 
 def test_it_is_told_how_near_fedavg_comes_on_cifar10() -> None:
@@ -144,12 +152,16 @@ def test_figure_3_tells_the_losses_after_the_last_round_that_all_have() -> None:
     kept = {name: Kept(name, {"round": [0, 10, 20], "train_loss": [4.0, loss, 0.1]}, {})
             for name, loss in zip(names, (2.0, 1.5, 2.5), strict=True)}  # fmt: skip
     kept[names[-1]] = Kept(names[-1], {"round": [0, 10], "train_loss": [4.0, 2.5]}, {})
+    kept[names[1]] = Kept(names[1], kept[names[1]].columns, {"experiment": {"precision": "bfloat16"}})
     assert part.text(Found(series=kept)) == (
         "Training losses after the last round that all curves have:\n\n"
-        "- Shakespeare LSTM, by role, η = 1.47, round 10: 2 with E = 1, 1.5 with E = 5, 2.5 with E = 20, the lowest "
-        "with E = 5."
+        "- Shakespeare LSTM, by role, η = 1.47, round 10: 2.00 with E = 1, 1.50* with E = 5, 2.50 with E = 20, the "
+        "lowest with E = 5."
     )
     assert part.text(Found(series={name: kept[name] for name in names[:-1]})) == ""
+    kept[names[0]] = Kept(names[0], {"round": [0, 1], "train_loss": [4.0, math.nan]}, {})
+    told = part.text(Found(series=kept))
+    assert told.endswith("round 10: 1.50* with E = 5, 2.50 with E = 20, the lowest with E = 5, diverged with E = 1.")
 
 
 def test_captions_say_what_is_not_recorded_yet() -> None:
@@ -171,12 +183,18 @@ def test_what_weights_do_is_told_as_far_as_it_is_recorded() -> None:
     told = told_in.text(Found(outcomes))
     assert "the CNN on IID data, E = 1: 150 (as in the tables 29, the paper 34); " in told
     assert "the CNN on shards, E = 1: not in 1,070 (best 50.00%) (as in the tables 144, the paper 350). " in told
-    assert told.endswith("that may be all that is between its numbers and ours.")
+    assert told.endswith(
+        "The paper's number is between the two for the CNN on IID data, E = 1; the CNN on shards, E = 1: there, that "
+        "may be all that is between its number and ours."
+    )
     assert "by role" not in told
     assert "an LSTM's" not in told
     alike = {**outcomes, "cnn-plain-iid-C0.1-E1-B10-unit": outcomes["cnn-iid-C0.1-E1-B10"]}  # 29 and 29, the paper 34
     said = told_in.text(Found(alike))
-    assert "and ours. Not so for the CNN on IID data, E = 1: that must have another reason." in said
+    assert "The paper's number is between the two for the CNN on shards, E = 1: there" in said
+    assert said.endswith("It is not between the two for the CNN on IID data, E = 1, which neither way explains.")
+    neither = told_in.text(Found({name: alike[name] for name in alike if "iid" in name}))
+    assert "is between the two for" not in neither
     variants = {cell.name: cell for cell in part.cells if "plain" in cell.name}
     assert list(variants) == [f"{model}-C0.1-{work}" for model, work in (
         ("cnn-plain-iid", "E1-B10-unit"), ("cnn-plain-shards", "E1-B10-unit"),
