@@ -96,21 +96,20 @@ def epochs(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> Figure:
     return figure
 
 
-def depths(panels: Mapping[str, Sequence[tuple[int, Kept]]]) -> str:
+def depths(panels: Mapping[str, Sequence[tuple[int, Kept, int]]]) -> str:
     """What Figure 3 shows in words: the losses of each panel after the last round that all its curves have, but for
-    those that diverged.
+    those that diverged: they end before the rounds that they were to have, which come with them.
     """
     told = []
     for title, lines in panels.items():
-        gone = [e for e, kept in lines if not np.isfinite(kept.columns["train_loss"][-1])]
-        curves = {e: kept for e, kept in lines if e not in gone}
-        if not curves:
-            continue
-        last = min(kept.columns["round"][-1] for kept in curves.values())
-        losses = {e: np.interp(last, kept.columns["round"], kept.columns["train_loss"]) for e, kept in curves.items()}
-        each = [f"{loss:#.3g}{star(curves[e].about)} with E = {e}" for e, loss in losses.items()]
+        ends = {e: (kept.columns["round"][-1], rounds) for e, kept, rounds in lines}
+        gone = {e: end for e, (end, rounds) in ends.items() if end < rounds}
+        last = min((end for e, (end, _) in ends.items() if e not in gone), default=0)
+        losses = {e: np.interp(last, kept.columns["round"], kept.columns["train_loss"])
+                  for e, kept, _ in lines if e not in gone}  # fmt: skip
+        each = [f"{losses[e]:#.3g}{star(kept.about)} with E = {e}" for e, kept, _ in lines if e in losses]
         each += [f"the lowest with E = {min(losses, key=losses.__getitem__)}"] if len(losses) > 1 else []
-        each += [f"diverged with E = {e}" for e in gone]
+        each += [f"diverged after round {end:.0f} with E = {e}" for e, end in gone.items()]
         told.append(f"- {title}, round {last:.0f}: {', '.join(each)}.")
     return "\n".join(["Training losses after the last round that all curves have:", "", *told]) if told else ""
 

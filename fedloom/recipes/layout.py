@@ -88,7 +88,7 @@ def filled(
 def took(entry: Entry, ours: Outcome) -> str:
     """The rounds that we took, or with how many seeds we got there, or how near we came."""
     chosen, trials = ours.chosen(entry.target), ours.trials
-    there = [rounds * entry.unit for t in chosen if (rounds := t.crossing(entry.target)) is not None]
+    there = crossings(entry, ours)
     if len(there) == len(chosen):
         return f"{np.mean(there):,.0f}{star(ours.about)}"
     if all(" reached " in trial.ended for trial in chosen):
@@ -98,16 +98,22 @@ def took(entry: Entry, ours: Outcome) -> str:
     return f"not in {max(t.curve[-1][0] for t in trials) * entry.unit:,.0f} (best {max(t.best for t in trials):.2%})"
 
 
+def crossings(entry: Entry, ours: Outcome) -> list[float]:
+    """The rounds of the seeds that got there at the best rate, in the table's unit."""
+    trials = ours.chosen(entry.target)
+    return [rounds * entry.unit for trial in trials if (rounds := trial.crossing(entry.target)) is not None]
+
+
 def _is_there(entry: Entry, ours: Outcome) -> bool:
     return any(trial.reached(entry.target) is not None for trial in ours.trials)
 
 
 def _spread(entry: Entry, ours: Outcome) -> str:
     """The standard error of a mean over seeds, if it is one."""
-    rounds = [trial.crossing(entry.target) for trial in ours.chosen(entry.target)]
-    if len(rounds) < 2 or None in rounds:
+    rounds = crossings(entry, ours)
+    if len(rounds) < 2 or len(rounds) < len(ours.chosen(entry.target)):
         return ""
-    error = float(np.std(np.array(rounds, float), ddof=1)) / len(rounds) ** 0.5 * entry.unit
+    error = float(np.std(rounds, ddof=1)) / len(rounds) ** 0.5
     return f" ± {error:,.0f}" if error >= 1 else f" ± {error:.1g}"
 
 

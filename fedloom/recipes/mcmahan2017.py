@@ -18,7 +18,7 @@ from fedloom.recipes.interpolation import interpolated
 from fedloom.recipes.layout import Entry, Grid
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
-from fedloom.recipes.series import Kept, Series
+from fedloom.recipes.series import Series
 from fedloom.recipes.setting import KINDS, PIXELS, cell, published, settings1, settings2
 from fedloom.recipes.tuning import wider
 from fedloom.recipes.unsaid import how_large, inputs, precision, weights, why_pixels, why_weights
@@ -94,7 +94,7 @@ def table3() -> Part:
         cells.append(Cell(name, until, rate, decays, reached, step=step))
         rows.append((title, tuple(Entry(name, target, {"paper": n}, unit) for target, n in numbers.items())))
     heads = tuple(f"{target:.0%}" for target in numbers)
-    updates = f"Of SGD the table counts updates; below, a round of it is an epoch, which are {IMAGES // SGD_BATCH}."
+    updates = f"A round of SGD is an epoch: {IMAGES // SGD_BATCH} of the updates that the table counts."
     said = lambda found: paragraphs(how_far(found), updates * ("cifar-sgd" in found.outcomes))  # noqa: E731
     grid = Grid("Table 3, CIFAR-10, rounds to an accuracy", heads, tuple(rows))
     return Part("table3", "Table 3: CIFAR-10", tuple(cells), (grid,), text=said)
@@ -158,16 +158,15 @@ def figure3() -> Part:
     named = {title: [(e, Series(f"figure3-{x.model}-{x.partition}-E{e}", x)) for e, x in lines]
              for title, lines in panels.items()}  # fmt: skip
 
-    def shown_in(found: Found) -> dict[str, list[tuple[int, Kept]]]:
-        panels = {title: [(e, found.series[s.name]) for e, s in lines if s.name in found.series]
-                  for title, lines in named.items()}  # fmt: skip
-        return {title: lines for title, lines in panels.items() if lines}
-
     def text(found: Found) -> str:
-        return depths({t: lines for t, lines in shown_in(found).items() if len(lines) == len(named[t])})
+        whole = {title: lines for title, lines in named.items() if all(s.name in found.series for _, s in lines)}
+        return depths({title: [(e, found.series[s.name], s.experiment.rounds) for e, s in lines]
+                       for title, lines in whole.items()})  # fmt: skip
 
     def pictures(found: Found) -> Iterator[Picture]:
-        shown = shown_in(found)
+        shown = {title: [(e, found.series[s.name]) for e, s in lines if s.name in found.series]
+                 for title, lines in named.items()}  # fmt: skip
+        shown = {title: lines for title, lines in shown.items() if lines}
         if shown:
             about = "Figure 3. Training loss with E local epochs a round; C = 0.1, B = 10."
             missing = lacking([s.name for s in every if s.name not in found.series])

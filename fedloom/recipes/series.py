@@ -103,8 +103,8 @@ def read(name: str, folder: Path) -> Kept | None:
             column: [math.nan if v is None else float(v) for v in values]
             for column, values in content.pop("columns").items()
         }
-        if not columns:
-            raise ValueError("it has no columns")
+        if not all(len(values) for values in columns.values()) or not columns:
+            raise ValueError("it has no columns, or an empty one")
         return Kept(name, Recorded(path, columns), made_so(content, "series", name))
 
     return recorded(path, made)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedloom.data.vocabulary import SIZE
 from fedloom.recipes.cell import Cell, Outcome
-from fedloom.recipes.layout import Entry, Grid, took
+from fedloom.recipes.layout import Entry, Grid, crossings, took
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.setting import KINDS, Setting, cell, published, settings1, settings2
 from fedloom.tasks import char_lstm
@@ -147,10 +147,8 @@ def why_weights(found: Found) -> str:
     for setting in changed_weights(entries):
         usual, other = (found.outcomes.get(s.name) for s in (setting, plain(setting)))
         if usual and other:
-            entry, who = (
-                entries[setting],
-                f"the {setting.model.upper()} {WHERE[setting.partition]}, E = {setting.epochs}",
-            )
+            entry = entries[setting]
+            who = f"the {setting.model.upper()} {WHERE[setting.partition]}, E = {setting.epochs}"
             theirs = f"as in the tables {took(entry, usual)}, the paper {entry.published['paper']:,}"
             told.append(f"{who}: {took(entry, other)} ({theirs})")
             (within if is_between(entry, usual, other) else beyond).append(who)
@@ -171,12 +169,6 @@ def is_between(entry: Entry, usual: Outcome, other: Outcome) -> bool:
     """Whether the published number is between those of two ways; who did not get there takes longer than anybody."""
     ours = [np.mean(there) if (there := crossings(entry, outcome)) else np.inf for outcome in (usual, other)]
     return bool(min(ours) <= (entry.published["paper"] or np.inf) <= max(ours))
-
-
-def crossings(entry: Entry, outcome: Outcome) -> list[float]:
-    """The rounds of the seeds that got there, at the best rate."""
-    trials = outcome.chosen(entry.target)
-    return [rounds * entry.unit for trial in trials if (rounds := trial.crossing(entry.target)) is not None]
 
 
 def how_large(found: Found) -> str:

@@ -1,5 +1,5 @@
 from fedloom.recipes.cell import Outcome, Trial
-from fedloom.recipes.layout import differences, filled, markdown, standing
+from fedloom.recipes.layout import Entry, crossings, differences, filled, markdown, standing
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 
 
@@ -45,6 +45,11 @@ def test_a_mean_over_seeds_has_its_standard_error() -> None:
     lines = filled(grid, found)
     assert lines[0][3].startswith("fedloom 55,000 ± 2,887\n")  # 10 / √3 epochs, of 500 updates
     assert lines[2][3].startswith("fedloom 2,000 ± 0.6 (27.5 ×)\n")
+
+
+def test_the_rounds_of_who_got_there_are_in_the_tables_unit() -> None:
+    there, not_there = (Trial(0.1, 1.0, seed, "", ((0, 0.1), (4, best))) for seed, best in enumerate((0.9, 0.8)))
+    assert crossings(Entry("a", 0.9, unit=500), Outcome("a", (there, not_there), {})) == [2000]
 
 
 def test_who_did_not_get_there_is_told_of() -> None:

@@ -1,5 +1,3 @@
-import math
-
 from fedloom.recipes.cell import Outcome, Trial
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 from fedloom.recipes.part import Found
@@ -149,19 +147,21 @@ def test_figure_3_runs_to_its_end() -> None:
 def test_figure_3_tells_the_losses_after_the_last_round_that_all_have() -> None:
     part = MCMAHAN2017.part("figure3")
     names = [s.name for s in part.series(Found()) if "lstm" in s.name]
-    kept = {name: Kept(name, {"round": [0, 10, 20], "train_loss": [4.0, loss, 0.1]}, {})
+    ends = {name: s.experiment.rounds for s in part.series(Found()) if (name := s.name) in names}
+    assert list(ends.values()) == [40, 40, 15]
+    kept = {name: Kept(name, {"round": [0, 15, ends[name]], "train_loss": [4.0, loss, loss]}, {})
             for name, loss in zip(names, (2.0, 1.5, 2.5), strict=True)}  # fmt: skip
-    kept[names[-1]] = Kept(names[-1], {"round": [0, 10], "train_loss": [4.0, 2.5]}, {})
     kept[names[1]] = Kept(names[1], kept[names[1]].columns, {"experiment": {"precision": "bfloat16"}})
+    title = "Training losses after the last round that all curves have:\n\n- Shakespeare LSTM, by role, η = 1.47, "
     assert part.text(Found(series=kept)) == (
-        "Training losses after the last round that all curves have:\n\n"
-        "- Shakespeare LSTM, by role, η = 1.47, round 10: 2.00 with E = 1, 1.50* with E = 5, 2.50 with E = 20, the "
-        "lowest with E = 5."
+        title + "round 15: 2.00 with E = 1, 1.50* with E = 5, 2.50 with E = 20, the lowest with E = 5."
     )
     assert part.text(Found(series={name: kept[name] for name in names[:-1]})) == ""
-    kept[names[0]] = Kept(names[0], {"round": [0, 1], "train_loss": [4.0, math.nan]}, {})
-    told = part.text(Found(series=kept))
-    assert told.endswith("round 10: 1.50* with E = 5, 2.50 with E = 20, the lowest with E = 5, diverged with E = 1.")
+    kept[names[2]] = Kept(names[2], {"round": [0, 3], "train_loss": [4.0, 9.0]}, {})
+    assert part.text(Found(series=kept)) == (
+        title
+        + "round 40: 2.00 with E = 1, 1.50* with E = 5, the lowest with E = 5, diverged after round 3 with E = 20."
+    )
 
 
 def test_captions_say_what_is_not_recorded_yet() -> None:

@@ -32,7 +32,9 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     curves.write(kept, tmp_path)
     assert curves.read("a", tmp_path) == kept
     assert kept.history.last("test_loss") == 1.25
-    for content in ('{"series": "a"', '{"series": "a", "columns": {}}', '{"series": "b", "columns": {"round": [0]}}'):
+    columns = "{}", '{"round": []}'
+    for content in ('{"series": "a"', '{"series": "b", "columns": {"round": [0]}}',
+                    *(f'{{"series": "a", "columns": {none}}}' for none in columns)):  # fmt: skip
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(CheckpointError, match=r"a.json is damaged"):
             curves.read("a", tmp_path)
