@@ -1,4 +1,4 @@
-"""The exceptions a user can meet.
+"""The exceptions and the warning that a user can meet.
 
 FedloomError
 ├── ArgumentError     a value that cannot be used: names the argument, the requirement and the value
@@ -10,10 +10,15 @@ FedloomError
 ├── IdentityError     keys, certificates or lists of them that cannot be used: says which file, and why
 ├── PeerError         another rank that has left or does not answer: names it and its workers
 └── CrewError         workers that end again and again, or a cluster that does not answer: says what was under way
+
+FedloomWarning        the work goes on, but a result may not be what it looks like: says why, and what to do
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -73,6 +78,22 @@ class PeerError(FedloomError, RuntimeError):
 
 class CrewError(FedloomError, RuntimeError):
     """Workers that cannot be kept at work, or cannot be reached."""
+
+
+class FedloomWarning(UserWarning):
+    """Something that may make a result differ from what it looks like."""
+
+
+def warn(message: str) -> None:
+    """Issue a :class:`FedloomWarning` that points at the line of the user's own code.
+
+    In Python it is a standard warning, so ``warnings.filterwarnings("error", category=FedloomWarning)`` makes it an
+    error. Commands print it on standard error, also with ``--quiet``, and list it under ``warnings`` with ``--json``.
+    """
+    frame, depth, package = sys._getframe(1), 2, str(Path(__file__).parent)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, FedloomWarning, stacklevel=depth)
 
 
 def require(holds: bool, argument: str, requirement: str, value: object) -> None:

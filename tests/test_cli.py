@@ -110,9 +110,9 @@ def test_sweep_runs_every_combination() -> None:
     assert "4 experiments" in result.stdout
     assert len(list(Path("s").glob("lr=*"))) == 4
     assert Path("s/figure.png").exists()
-    again = json.loads(fedloom("resume", "s", "--json").stdout)
+    again = json.loads(fedloom("resume", "s", "--json").stdout)["results"]
     assert [r["label"] for r in again] == [f"lr={lr},seed={s}" for lr in (0.05, 0.1) for s in (0, 1)]
-    longer = json.loads(fedloom("resume", "s", "--rounds", "3", "--json").stdout)
+    longer = json.loads(fedloom("resume", "s", "--rounds", "3", "--json").stdout)["results"]
     assert [r["round"] for r in longer] == [3] * 4
     assert fedloom("plot", "s", "--metric", "loss", "--against", "rounds", "--file", "s.svg").exit_code == 0
     assert Path("s.svg").read_text().count("lr=0.05") == 1  # seeds are one curve
@@ -129,8 +129,8 @@ def test_sweep_compares_topologies() -> None:
         "topology=complete,seed=0", "topology=pairs,seed=0",
     }  # fmt: skip
     Path("elsewhere").mkdir()
-    os.chdir("elsewhere")
-    longer = json.loads(fedloom("resume", "../s", "--rounds", "3", "--json").stdout)  # the file is found from there
+    os.chdir("elsewhere")  # the data file is found from there
+    longer = json.loads(fedloom("resume", "../s", "--rounds", "3", "--json").stdout)["results"]
     assert [r["round"] for r in longer] == [3] * 4
     assert "central" in fedloom("sweep", *FAST, "--algorithm", "fedavg,central", "--out", "t").stderr
 
@@ -342,7 +342,7 @@ def test_what_cannot_be_measured_is_told_of_beside_the_others() -> None:
     ]  # fmt: skip
     assert "hypercube: workers must be a power of two for a hypercube, but is 12.\n" in result.stdout
     assert "one-peer-exponential: a graph must be one that stays (this changes from round to round)" in result.stdout
-    cube, ring, *_ = json.loads(fedloom("topology", *names, "--json").stdout)
+    cube, ring, *_ = json.loads(fedloom("topology", *names, "--json").stdout)["results"]
     assert cube == {"topology": "hypercube", "refused": "workers must be a power of two for a hypercube, but is 12"}
     assert (ring["topology"], ring["connections"]) == ("ring", 24)
 
@@ -359,7 +359,7 @@ def test_numbers_of_topologies_are_never_cut(width: int, monkeypatch: pytest.Mon
 
 def test_random_topologies_have_a_seed() -> None:
     def zetas(*options: str) -> list[float]:
-        return [s["zeta"] for s in json.loads(fedloom("topology", *options, "--json").stdout)]
+        return [s["zeta"] for s in json.loads(fedloom("topology", *options, "--json").stdout)["results"]]
 
     ring, first = zetas("ring", "sparse:0.6")
     same, second = zetas("ring", "sparse:0.6", "--seed", "1")
@@ -373,7 +373,7 @@ def test_sweep_compares_seeds_of_a_topology_and_meetings() -> None:
     options = ["--algorithm", "dpa-sgd", "--topology", "regular:3,matcha:ring:0.5", "--topology-seed", "0,1,2"]
     result = fedloom("sweep", *FAST, *options, "--clients", "10", "--partition", "shards", "--out", "s", "--json")
     assert result.exit_code == 0, result.stderr
-    runs = {r["label"]: r for r in json.loads(result.stdout)}
+    runs = {r["label"]: r for r in json.loads(result.stdout)["results"]}
     used = sum(int(matcha("ring", 10).used(stream(0, PEERS, t)).sum()) for t in range(2))
     assert {label: r["bytes_up"] / (7850 * 4) for label, r in runs.items()} == {
         **{f"topology=regular:3,topology_seed={seed},seed=0": 2 * 30 for seed in (0, 1, 2)},
@@ -385,7 +385,7 @@ def test_sweep_compares_seeds_of_a_topology_and_meetings() -> None:
 def test_topologies_are_measured_and_drawn() -> None:
     result = fedloom("topology", "ring", "torus", "--workers", "16", "--json")
     assert result.exit_code == 0
-    ring, torus = json.loads(result.stdout)
+    ring, torus = json.loads(result.stdout)["results"]
     assert (ring["connections"], torus["connections"], ring["keeps_mean"]) == (32, 64, True)
     assert ring["bytes_a_round"] == 4 * 199_210 * 32
     assert Path("topology.png").stat().st_size > 5000

@@ -1,6 +1,6 @@
 import pytest
 
-from fedloom.errors import MANY, UnknownName
+from fedloom.errors import MANY, FedloomWarning, UnknownName, warn
 
 
 def test_an_unknown_name_lists_the_choices() -> None:
@@ -15,3 +15,9 @@ def test_of_very_many_choices_the_nearest_are_listed() -> None:
     said = str(caught.value)
     assert said.startswith(f"only must be one of {MANY + 1} names, the nearest being cell-7, ")
     assert said.count("cell-") == 7  # six, and what was asked for
+
+
+def test_a_warning_points_at_the_line_outside_the_package() -> None:
+    with pytest.warns(FedloomWarning, match=r"^two rows are empty$") as caught:
+        warn("two rows are empty")
+    assert caught[0].filename == __file__

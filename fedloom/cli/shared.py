@@ -8,13 +8,14 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 from rich.console import Console
 
-from fedloom.errors import FedloomError
+from fedloom.errors import FedloomError, FedloomWarning
 from fedloom.runs.catalogue import is_path
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.plan import SWEPT
@@ -24,6 +25,8 @@ FIELDS = dataclasses.fields(Experiment)
 DATA_GROUPS = ("Data", "Clients")
 FILES = ("data", "partition", "topology", "compute", "latency", "bandwidth")
 """Fields that may name a file."""
+WARNINGS: ContextVar[list[str]] = ContextVar("warnings")
+"""The warnings of the command that runs, in the order in which they were issued."""
 
 
 def default(text: object) -> str:
@@ -32,8 +35,8 @@ def default(text: object) -> str:
 
 
 Out = Annotated[Optional[Path], typer.Option(help=f"folder for the results {default('a new one under runs/')}")]  # noqa: UP045
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
-Json = Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors and warnings")]
+Json = Annotated[bool, typer.Option("--json", help="print the result as JSON, with a list of warnings")]
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 File = Annotated[Optional[Path], typer.Argument(help="a TOML file with an experiment; options overrule it")]  # noqa: UP045
 DataFolder = Annotated[
@@ -92,9 +95,10 @@ def found(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tell(quiet: bool, as_json: bool, result: Any, *shown: Any) -> None:
-    """The result in the form that was asked for."""
+    """Print a result: one JSON object with its warnings, nothing if ``quiet``, or what is to be shown."""
     if as_json:
-        print(json.dumps(result, ensure_ascii=False))
+        found = result if isinstance(result, dict) else {"results": result}
+        print(json.dumps({**found, "warnings": WARNINGS.get([])}, ensure_ascii=False))
     elif not quiet:
         for item in shown:
             console.print(item, soft_wrap=isinstance(item, str))
@@ -102,9 +106,11 @@ def tell(quiet: bool, as_json: bool, result: Any, *shown: Any) -> None:
 
 @contextmanager
 def told(debug: bool) -> Iterator[None]:
-    """Errors a user can do something about become one sentence and exit code 2; warnings become one, too."""
+    """Print errors as one sentence and exit with code 2; print warnings as one sentence and keep them for ``tell``."""
+    WARNINGS.set([])
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("always", FedloomWarning)
             warnings.showwarning = lambda message, *_, **__: warn(str(message))
             yield
     except FedloomError as error:
@@ -126,8 +132,11 @@ def told(debug: bool) -> Iterator[None]:
 
 
 def warn(text: str) -> None:
-    """A sentence that a user should know."""
-    errors.print(f"[yellow]Warning:[/yellow] {_plain(text)}", soft_wrap=True, highlight=False)
+    """Print a warning on standard error, once, and keep it for ``tell``."""
+    issued = WARNINGS.get([])
+    if text not in issued:
+        issued.append(text)
+        errors.print(f"[yellow]Warning:[/yellow] {_plain(text)}", soft_wrap=True, highlight=False)
 
 
 def _plain(text: str) -> str:

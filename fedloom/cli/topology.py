@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 from rich.table import Table
 
-from fedloom.cli.shared import Debug, Json, Quiet, console, told
+from fedloom.cli.shared import Debug, Json, Quiet, console, tell, told
 from fedloom.errors import FedloomError, choose, require, whole
 from fedloom.mixing.drawing import draw_graph
 from fedloom.mixing.graph import GRAPHS, NUMBER, RANDOM, graph
@@ -59,7 +58,7 @@ def topology_command(
         good = [s for s in found.values() if isinstance(s, Spread)]
         draw_graph(good[0].graph, file=file)
         if json_:
-            print(json.dumps([as_json(name, s, period, parameters) for name, s in found.items()], ensure_ascii=False))
+            tell(quiet, True, [as_json(name, s, period, parameters) for name, s in found.items()])
         elif not quiet:
             console.print(shown(good, period, parameters), crop=False)
             for name, why in found.items():

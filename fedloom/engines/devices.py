@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from fedloom.errors import warn
 from fedloom.settings import cache_folder
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ def devices() -> tuple[jax.Device, ...]:
         jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:
         if jax.default_backend() == "cpu" and len(jax.devices()) < cores():
-            warnings.warn(
+            warn(
                 f"JAX was running on {len(jax.devices())} CPU device(s) before fedloom could ask for {cores()}: "
-                "call fedloom.engines.compiled() before any other JAX computation to use every core",
-                stacklevel=2,
+                "call fedloom.engines.compiled() before any other JAX computation to use every core"
             )
     return tuple(jax.devices())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from fedloom.data import FederatedData
 from fedloom.data.features import of_json
-from fedloom.errors import DataError, require
+from fedloom.errors import DataError, require, warn
 
 
 def described(data: FederatedData) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
         return data
     if "features" not in said:
         text = "the server has no table of its own, so the order, mean and scale of columns are those of this one"
-        warnings.warn(f"{text}: have them alike everywhere", stacklevel=2)
+        warn(f"{text}: have them alike everywhere")
         return data
     theirs = of_json(said["features"])
     x = data.features.moved(data.columns["x"], theirs, data.name)

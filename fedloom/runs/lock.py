@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from fedloom.errors import CheckpointError
+from fedloom.errors import CheckpointError, warn
 
 NAME = ".lock"
 HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())
@@ -37,7 +36,7 @@ def alone(folder: Path, who: str = "run") -> Iterator[None]:
             text = f"another {who} works in {folder}: wait until it is over, or choose another folder"
             raise CheckpointError(text) from None
         except (ImportError, OSError) as error:  # not on Windows, nor on some network drives
-            warnings.warn(f"{folder} cannot be locked ({error}): let nothing else work there", stacklevel=3)
+            warn(f"{folder} cannot be locked ({error}): let nothing else work there")
         token = HELD.set(HELD.get() | {place})
         try:
             yield

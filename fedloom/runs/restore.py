@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from fedloom.data import FederatedData
 from fedloom.engines import Program
 from fedloom.engines.clock import Clock
 from fedloom.engines.keeping import widened
-from fedloom.errors import CheckpointError
+from fedloom.errors import CheckpointError, warn
 from fedloom.runs.fingerprint import fingerprint, optimiser
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.result import measured
@@ -121,7 +120,7 @@ def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
     """The checkpoint in a folder, if it is this run's."""
     stored, troubles = checkpoint.read(folder)
     for trouble in troubles:
-        warnings.warn(f"{trouble}; going on from the previous checkpoint", stacklevel=4)
+        warn(f"{trouble}; going on from the previous checkpoint")
     if stored is None:
         return None
     if was := difference(stored.about["identity"], who):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
-from fedloom.errors import DivergedError, UnknownName, choose, require, whole
+from fedloom.errors import DivergedError, UnknownName, choose, require, warn, whole
 from fedloom.runs.checks import check, check_kinds, measured
 from fedloom.runs.history import History
 from fedloom.runs.lock import alone
@@ -149,4 +148,4 @@ def tell_lacking(splits: Sequence[str], history: History, folder: Path | None) -
     lacking = [split for split in splits if not any(name.startswith(f"{split}_") for name in history.columns)]
     if len(history) and lacking:
         text = f"what stands in {folder} was not evaluated on {' and '.join(lacking)}, and is not now"
-        warnings.warn(f"{text}: only rounds to come are", stacklevel=4)
+        warn(f"{text}: only rounds to come are")

@@ -38,7 +38,7 @@ def test_from_an_authority_to_a_list() -> None:
     assert "until" in keys("issue", "keys", "server", "--server", "fl.example.org,10.0.0.7").stdout
     assert "keys/alice" in keys("issue", "keys", "alice", "--days", "90").stdout
     assert keys("issue", "keys", "anna", "--viewer", "--quiet").output == ""
-    listed = json.loads(keys("list", "keys", "--json").stdout)
+    listed = json.loads(keys("list", "keys", "--json").stdout)["results"]
     assert [(line["name"], line["role"], line["state"]) for line in listed] == [
         ("server", "server", "valid"),
         ("alice", "client", "valid"),
@@ -64,7 +64,7 @@ def test_revoking_a_name_or_a_serial() -> None:
     assert first.serial[:8] in keys("revoke", "keys", "alice", "--serial", first.serial[:8]).stdout
     assert second.serial[:8] in keys("revoke", "keys", "alice").stdout
     assert "alice was revoked before" in keys("revoke", "keys", "alice").stdout
-    assert {line["state"] for line in json.loads(keys("list", "keys", "--json").stdout)} == {"revoked"}
+    assert {line["state"] for line in json.loads(keys("list", "keys", "--json").stdout)["results"]} == {"revoked"}
 
 
 def test_a_browsers_passphrase_is_shown_once() -> None:
