@@ -11,4 +11,4 @@ for scheme in (fl.partition.iid(clients=100), fl.partition.shards(clients=100, p
     runs.append(fl.run(data, fl.tasks.two_nn(), algorithm, rounds=60, evaluate=["test"]))
     print(runs[-1], f"best test accuracy {runs[-1].history.best('test_accuracy'):.2%}")
 
-fl.plot([(run.label, run.history) for run in runs], against=["rounds", "bytes"], file="iid-and-shards.png")
+fl.plot(runs, against=["rounds", "bytes"], file="iid-and-shards.png")

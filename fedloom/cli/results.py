@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,7 @@ from fedloom.runs.catalogue import LISTING
 from fedloom.runs.history import AGAINST
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import bands
-from fedloom.runs.result import HISTORY, load
-from fedloom.runs.sweep import without_seed
+from fedloom.runs.result import HISTORY, Run, load
 
 METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
 
@@ -38,25 +38,21 @@ def plot_command(
         for x in against.split(","):
             if x not in AGAINST:
                 raise ArgumentError("against", "any of " + ", ".join(AGAINST), x)
-        names = [run.label for run in runs]
-        labels = [named(n, names, d) for n, d in zip(names, directories, strict=True)]
         if users:
             require(against == AXES, "against", "left alone with --users, which draws rounds", against)
             one = "accuracy" if metric == METRICS else metric
             require("," not in one, "metric", "one, with --users", metric)
-            bands([(label, r.users) for label, r in zip(labels, runs, strict=True)], one, file)
+            bands([(label, run.users) for label, run in zip(own_labels(runs), runs, strict=True)], one, file)
         else:
-            pairs = [(label, run.history) for label, run in zip(labels, runs, strict=True)]
-            plot(pairs, metrics=metric.split(","), against=against.split(","), file=file)
+            plot(runs, metrics=metric.split(","), against=against.split(","), file=file)
         if not quiet:
             console.print(f"Figure: {file}")
 
 
-def named(label: str, labels: list[str], folder: Path) -> str:
-    """What a run is called in a figure: a sweep's seeds are one curve, and runs of one name have their folders'."""
-    if (folder.parent / SWEEP).is_file():
-        return without_seed(label)
-    return str(folder) if labels.count(label) > 1 else label
+def own_labels(runs: Sequence[Run]) -> list[str]:
+    """Return a label for each run, which no other one has, seeds included."""
+    labels = [run.label for run in runs]
+    return [str(run.directory) if labels.count(run.label) > 1 else run.label for run in runs]
 
 
 def members(directory: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from fedloom.runs.lock import alone
 from fedloom.runs.plan import Plan
 from fedloom.runs.plot import plot
 from fedloom.runs.result import Run
-from fedloom.runs.sweep import Point, run_points, without_seed
+from fedloom.runs.sweep import Point, run_points
 from fedloom.trees import listed
 
 SWEEP = "sweep.json"
@@ -85,8 +85,7 @@ def go_sweep(plan: Plan, folder: Path, manner: Manner) -> None:
             if any(run.stopped.startswith("interrupted") for run in runs):
                 break
     against = ["rounds", *(["bytes"] if costs_differ(runs) else []), *(["clock"] if first.compute else [])]
-    pairs = [(without_seed(run.label), run.history) for run in runs]
-    plot(pairs, against=against, target=first.target, file=folder / FIGURE)
+    plot(runs, against=against, target=first.target, file=folder / FIGURE)
     table = report.comparison(runs, first.target)
     tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
     leave_if_interrupted(runs, folder)

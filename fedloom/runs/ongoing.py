@@ -172,6 +172,7 @@ class Ongoing:
         self.finished[i] = Run(
             self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i],
             self.passed[i] if self.program.clock else None, owned(self.algorithms[i], host), len(self.program.data),
+            self.identities[i],
         )  # fmt: skip
         if folder:
             self.write(i, host, "" if reason.startswith("interrupted") else reason)

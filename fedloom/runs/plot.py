@@ -1,11 +1,12 @@
-"""Plot: what people would rather look at than read."""
+"""Plot: the curves of runs, as figures."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 
 from fedloom.errors import FedloomError, UnknownName, choose, require
 from fedloom.runs.history import AGAINST, History
+from fedloom.runs.seed_group import LabelledRun, group_seeds
 from fedloom.style import COLOURS, STYLE, logarithmic, save
 
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
@@ -21,25 +23,25 @@ INSIDE = 8  # lines of a legend that fit into a panel
 FEW = 20  # a run of fewer evaluations is shown whole, but for the untrained model
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
 
-Together = Mapping[str, Sequence[History]]
+
+@dataclass(frozen=True)
+class Curve:
+    """A labelled history without its settings, which is drawn as a line of its own."""
+
+    label: str
+    history: History
 
 
-class Labelled(Protocol):
-    """Something with a label and a history, such as a run."""
+@dataclass(frozen=True)
+class Line:
+    """The histories that are drawn as one line: those of the seeds of one experiment."""
 
-    @property
-    def label(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def history(self) -> History:
-        """What was measured."""
-        ...
+    label: str
+    histories: tuple[History, ...]
 
 
 def plot(
-    runs: Sequence[tuple[str, History] | Labelled],
+    runs: Sequence[tuple[str, History] | LabelledRun],
     *,
     metrics: Sequence[str] = ("accuracy", "loss"),
     against: Sequence[str] = ("rounds",),
@@ -48,33 +50,31 @@ def plot(
 ) -> Figure:
     """Draw metrics of one or several runs: a row a metric and a column an abscissa, or all in a row if there is one.
 
-    Each curve is drawn twice: as measured, faint, and best so far, bold. With one run the parts of the data have a
-    colour each; with several, the runs do and the parts differ by dashes. Runs of the same label, such as those of
-    several seeds, are one curve: the mean of what each has come to so far, and each of them faint.
+    Each curve is drawn twice: as measured, faint, and best so far, bold. With one run each part of the data has its own
+    colour; with several, each run has its own colour and each part its own dashes. Runs that differ in their seed alone
+    are one curve, the mean at equal rounds of the best so far, with the curve of each seed faint behind it. All other
+    runs have a curve each. Where labels are equal, the settings that differ are added to them.
 
     Arguments:
-        runs: runs, or (label, history) pairs.
+        runs: runs; or (label, history) pairs, whose settings are not known, so that each is a curve of its own.
         metrics: such as ``accuracy`` and ``loss``; or whatever else a history has, such as ``update_norm`` and, without
             a server, ``consensus``, which is drawn as measured.
         against: any of rounds, bytes, seconds, steps, and clock where the runs had one.
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """
-    pairs = [run if isinstance(run, tuple) else (run.label, run.history) for run in runs]
-    together: dict[str, list[History]] = {}
-    for label, history in pairs:
-        together.setdefault(label, []).append(history)
+    lines = merge_seeds(runs)
     with mpl.rc_context(STYLE):
         panels = list(itertools.product(metrics, against))
         rows, columns = (1, len(metrics)) if len(against) == 1 else (len(metrics), len(against))
         figure = Figure(figsize=(5.2 * columns, 3.8 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
         for axes, (metric, x) in zip(grid.flat, panels, strict=True):
-            _panel(axes, together, metric, x)
+            _panel(axes, lines, metric, x)
             if target is not None and metric == "accuracy":
                 axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
-        if told := _faint(pairs, together, metrics):
-            grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label=told)
+        if meaning := _faint(lines, metrics):
+            grid[0, 0].plot([], [], color="grey", alpha=0.4, linewidth=1, label=meaning)
         if len(grid[0, 0].get_legend_handles_labels()[0]) > INSIDE:
             figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
         else:
@@ -84,13 +84,20 @@ def plot(
     return figure
 
 
-def _faint(runs: Sequence[tuple[str, History]], together: Together, metrics: Sequence[str]) -> str:
-    """What faint curves are, if there are any."""
-    if not any(_splits(history, metric) for _, history in runs for metric in metrics):
+def merge_seeds(runs: Sequence[tuple[str, History] | LabelledRun]) -> list[Line]:
+    """Return the lines of a figure: one for all seeds of an experiment."""
+    named = [Curve(*run) if isinstance(run, tuple) else run for run in runs]
+    return [Line(group.label, tuple(named[i].history for i in group.indices)) for group in group_seeds(named)]
+
+
+def _faint(lines: Sequence[Line], metrics: Sequence[str]) -> str:
+    """The meaning of faint curves, if any are drawn."""
+    histories = [history for line in lines for history in line.histories]
+    if not any(_splits(history, metric) for history in histories for metric in metrics):
         return ""
-    if len(together) < len(runs):
+    if len(lines) < len(histories):
         return "bold: mean of the best so far, faint: each seed's"
-    return "bold: best so far, faint: as measured" if len(runs) > 1 else "faint: as measured"
+    return "bold: best so far, faint: as measured" if len(histories) > 1 else "faint: as measured"
 
 
 def _splits(history: History, metric: str) -> list[str]:
@@ -98,20 +105,21 @@ def _splits(history: History, metric: str) -> list[str]:
     return [split for split in DASHES if f"{split}_{metric}" in history.columns]
 
 
-def _panel(axes: Any, together: Together, metric: str, x: str) -> None:
-    """Draw one."""
+def _panel(axes: Any, lines: Sequence[Line], metric: str, x: str) -> None:
+    """Draw one metric against one abscissa."""
     choose("against", x, AGAINST)
-    every = [history for histories in together.values() for history in histories]
+    every = [history for line in lines for history in line.histories]
     parts = {split for history in every for split in _splits(history, metric)}
-    _check(together, metric, x)
+    _check(lines, metric, x)
     alone = len(every) == 1
-    for colour, (label, histories) in zip(colours(len(together)), together.items(), strict=True):
+    for colour, line in zip(colours(len(lines)), lines, strict=True):
+        label, histories = line.label, line.histories
         for j, split in enumerate(_splits(histories[0], metric)):
             style = {"color": f"C{j}" if alone else colour, "linestyle": "-" if alone else DASHES[split]}
             shown = f"{split}, best so far" if alone else f"{label}: {split}" if len(parts) > 1 else label
             _curve(axes, histories, f"{split}_{metric}", x, shown, style)
         if metric in others(histories[0]):
-            measured = [(abscissa(h, x), h.column(metric)) for h in histories]
+            measured = [(h.along("rounds"), abscissa(h, x), h.column(metric)) for h in histories]
             axes.plot(*mean_curve(measured), label=label, linewidth=1.8, color=colour)
     whose = "".join(f"{split} " for split in parts) if len(parts) == 1 and not alone else ""
     axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " "))
@@ -135,16 +143,16 @@ def least(history: History, name: str) -> float:
     return float(np.nanmin(later if np.isfinite(later).any() else values))
 
 
-def _check(together: Together, metric: str, x: str) -> None:
-    """Raise an error unless every run has what is to be drawn."""
-    every = [history for histories in together.values() for history in histories]
+def _check(lines: Sequence[Line], metric: str, x: str) -> None:
+    """Raise an error unless every run has the metric and the abscissa."""
+    every = [history for line in lines for history in line.histories]
     has = lambda h: bool(_splits(h, metric)) or metric in others(h)  # noqa: E731
     if not any(map(has, every)):
         known = {c.split("_", 1)[1] for h in every for c in h.columns if c.split("_")[0] in DASHES}
         raise UnknownName("metric", metric, known.union(*(others(h) for h in every)))
-    lacking = [label for label, histories in together.items() if not all(map(has, histories))]
+    lacking = [line.label for line in lines if not all(map(has, line.histories))]
     require(not lacking, "metric", f"one that all runs have, unlike {' and '.join(lacking)}", metric)
-    timeless = [label for label, histories in together.items() if any("clock" not in h.columns for h in histories)]
+    timeless = [line.label for line in lines if any("clock" not in h.columns for h in line.histories)]
     if x == "clock" and timeless:
         verb = "has" if len(timeless) == 1 else "have"
         raise FedloomError(f"{' and '.join(timeless)} {verb} no clock: run with --compute (in Python: clock=)")
@@ -152,24 +160,34 @@ def _check(together: Together, metric: str, x: str) -> None:
 
 def _curve(axes: Any, histories: Sequence[History], name: str, x: str, label: str, style: dict[str, str]) -> None:
     """A curve: faint as measured, or each of several; and bold the best so far, or the mean of several."""
-    best = [(abscissa(h, x), h.so_far(name)) for h in histories]
-    faint = best if len(histories) > 1 else [(abscissa(h, x), h.column(name)) for h in histories]
-    for places, values in faint:
+    best = [(h.along("rounds"), abscissa(h, x), h.so_far(name)) for h in histories]
+    faint = best if len(histories) > 1 else [(h.along("rounds"), abscissa(h, x), h.column(name)) for h in histories]
+    for _, places, values in faint:
         axes.plot(places, values, alpha=0.3, linewidth=1, **style)
     axes.plot(*mean_curve(best), label=label, linewidth=1.8, **style)
 
 
-def mean_curve(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of several curves, row by row; one that has ended stays where it was, and no longer moves the place.
+def mean_curve(curves: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places and the values of the mean of several curves of (rounds, places, values) at equal rounds.
 
-    >>> mean_curve([(np.array([0, 1, 2]), np.array([0.0, 0.5, 0.9])), (np.array([0, 1]), np.array([0.0, 0.7]))])
+    The mean is taken in the rounds in which every curve that goes on was evaluated. A curve that has ended keeps its
+    last value and no longer moves the place.
+
+    >>> every_round = np.array([0, 1, 2]), np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.5, 0.9])
+    >>> mean_curve([every_round, (np.array([0, 2]), np.array([0.0, 2.0]), np.array([0.0, 0.7]))])
+    (array([0., 2.]), array([0. , 0.8]))
+    >>> mean_curve([every_round, (np.array([0, 1]), np.array([0.0, 1.0]), np.array([0.0, 0.7]))])
     (array([0., 1., 2.]), array([0. , 0.6, 0.8]))
     """
-    longest = max(len(places) for places, _ in curves)
-    held = np.array([np.pad(values, (0, longest - len(values)), mode="edge") for _, values in curves])
-    steps = [np.pad(np.diff(places, prepend=0.0), (0, longest - len(places)), constant_values=np.nan)
-             for places, _ in curves]  # fmt: skip
-    return np.cumsum(np.nanmean(steps, axis=0)), held.mean(axis=0)
+    known = [set(rounds.tolist()) for rounds, _, _ in curves]
+    shared = [r for r in sorted(set().union(*known)) if all(r in rounds or r > max(rounds) for rounds in known)]
+    values, steps = np.zeros((len(curves), len(shared))), np.full((len(curves), len(shared)), np.nan)
+    for i, (rounds, places, measured) in enumerate(curves):
+        rows = np.searchsorted(rounds, shared, side="right") - 1
+        values[i] = measured[rows]
+        running = np.asarray(shared) <= rounds[-1]
+        steps[i, running] = np.diff(places[rows[running]], prepend=0.0)
+    return np.cumsum(np.nanmean(steps, axis=0)), values.mean(axis=0)
 
 
 def colours(many: int) -> list[Any]:

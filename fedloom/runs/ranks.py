@@ -211,7 +211,10 @@ class Attendance:
         variables = jax.tree.map(np.asarray, found)
         model.save(self.folder / MODEL, variables)
         self.note(HISTORY, {"label": self.prepared.label, **self.whose, "rows": self.history.rows})
-        return Run(self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder)
+        return Run(
+            self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder,
+            identity=self.prepared.identity,
+        )  # fmt: skip
 
     def leave(self, reason: str) -> str:
         """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they

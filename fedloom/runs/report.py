@@ -16,8 +16,8 @@ from fedloom.data.partition.partition import counted
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
+from fedloom.runs.seed_group import group_seeds
 from fedloom.runs.stopping import Stop
-from fedloom.runs.sweep import without_seed
 
 LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
 
@@ -114,9 +114,7 @@ def comparison(runs: Sequence[Run], target: float | None) -> Table:
     """Several runs in a table, the best first; those that differ in their seeds alone are one line, with the mean and
     the deviation of their best, and the mean rounds to the target of those that got there. What they cost is the mean.
     """
-    together: dict[str, list[Run]] = {}
-    for run in runs:
-        together.setdefault(without_seed(run.label), []).append(run)
+    together = {group.label: [runs[i] for i in group.indices] for group in group_seeds(runs)}
     best = {label: [run.history.best("test_accuracy") for run in mine] for label, mine in together.items()}
     timed = "clock" if all("clock" in run.history.columns for run in runs) else "seconds"
     odd = [run for run in runs if not run.stopped.startswith("did ") and " reached " not in run.stopped]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,8 @@ class Run:
         passed: what passed by the clock, if there was one: the seconds and bytes of every worker.
         own: the number of a client → its model, where they are all in this process.
         clients: how many there are.
+        identity: the settings that make the run what it is: data, task, algorithm, clock, seed. Runs that differ in
+            the seed alone are drawn as one curve. Empty where they are not known.
     """
 
     label: str
@@ -53,6 +55,7 @@ class Run:
     passed: Passed | None = None
     own: Callable[[int], Variables] | None = field(default=None, repr=False, compare=False)
     clients: int = 0
+    identity: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, client: int) -> Variables:
         """The model that a client uses: with the layers that are its own, or all its own, where there are such."""
@@ -76,7 +79,7 @@ class Run:
         """
         has_accuracy = any(name.endswith("_accuracy") for name in self.history.columns)
         metric = metric or ("accuracy" if has_accuracy else "loss")
-        return draw([(self.label, self.history)], metrics=[metric], against=[against], file=file)
+        return draw([self], metrics=[metric], against=[against], file=file)
 
     def save(self, file: str | Path) -> None:
         """Write the final model as safetensors."""
@@ -93,10 +96,14 @@ def load(directory: str | Path) -> Run:
     whole = (folder / MODEL).is_file()  # not of a run that was killed before its end
     variables = model.load(folder / MODEL) if whole else Variables({}, {})
     had_users = any(name.startswith("users_") for row in history.rows for name in row)
-    kept = checkpoint.read(folder)[0] if had_users else None
-    users, own = measured(kept) if kept else Users(), OWNED.get(stored.get("models", "")) if whole else None
+    kept, _ = checkpoint.read(folder)
+    users, own = (
+        measured(kept) if kept and had_users else Users(),
+        OWNED.get(stored.get("models", "")) if whole else None,
+    )
     return Run(stored["label"], history, variables, "loaded", False, folder, users,
-               own=partial(own, variables) if own else None, clients=stored.get("clients", 0))  # fmt: skip
+               own=partial(own, variables) if own else None, clients=stored.get("clients", 0),
+               identity=kept.about.get("identity", {}) if kept else {})  # fmt: skip
 
 
 def whose(algorithm: Method, clients: int) -> dict[str, Any]:

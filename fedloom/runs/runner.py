@@ -111,8 +111,7 @@ def train(
         check(algorithm, task, data)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
-    kept = any(folder is not None for folder in folders)
-    who = identities(data, task, algorithms, seeds, settings.clock) if kept else [{} for _ in seeds]
+    who = identities(data, task, algorithms, seeds, settings.clock)
     with ExitStack() as opened:
 
         def program(chosen: Sequence[int]) -> Program:

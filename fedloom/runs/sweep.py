@@ -45,15 +45,6 @@ SWEPT = {
 """Axis → where the number stands in an algorithm."""
 
 
-def without_seed(label: str) -> str:
-    """What an experiment has in common with those of other seeds, for people.
-
-    >>> without_seed("algorithm=fedprox,lr=0.1,seed=3"), without_seed("seed=0")
-    ('fedprox, lr=0.1', 'all')
-    """
-    return re.sub(r"(^|,)seed=\d+$", "", label).removeprefix("algorithm=").replace(",", ", ") or "all"
-
-
 @dataclasses.dataclass(frozen=True)
 class Point:
     """One experiment of a sweep."""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,14 +68,53 @@ def test_unknown_names() -> None:
         plot([("a", HISTORY)], against=["time"])
 
 
-def test_runs_of_one_label_are_one_curve() -> None:
-    short = History(HISTORY.rows[:3])
-    [axes] = plot([("a", HISTORY), ("b", HISTORY), ("a", short)], metrics=["accuracy"]).axes
+def seeded(label: str, seed: int, rows: int = 6, **settings: object) -> Run:
+    return Run(label, History(HISTORY.rows[:rows]), Variables({}, {}), "did 5 rounds",
+               identity={"lr": 0.1, "seed": seed, **settings})  # fmt: skip
+
+
+def bold(*runs: Run) -> dict[str, list[float]]:
+    """The bold curves of training accuracy in a figure, by their labels."""
+    only = [replace(run, history=without_test(run.history)) for run in runs]
+    [axes] = plot(only, metrics=["accuracy"]).axes
+    return {str(line.get_label()): line.get_ydata().tolist() for line in axes.lines if line.get_linewidth() == 1.8}
+
+
+def without_test(history: History) -> History:
+    return History(tuple({k: v for k, v in row.items() if k != "test_accuracy"} for row in history.rows))
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_curve() -> None:
+    short, other = seeded("a", 1, rows=3), seeded("b", 0)
+    [axes] = plot([seeded("a", 0), other, short], metrics=["accuracy"]).axes
     labels = [t.get_text() for t in axes.get_legend().get_texts()]
     assert labels == ["a: test", "a: train", "b: test", "b: train", "bold: mean of the best so far, faint: each seed's"]
     mean = next(line for line in axes.lines if line.get_label() == "a: train")
     assert list(mean.get_ydata()) == pytest.approx([0.5, 0.55, 0.6, 0.625, 0.65, 0.675])  # who ended stays at 0.6
     assert list(mean.get_xdata()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_different_settings_under_one_label_are_curves_of_their_own() -> None:
+    curves = bold(seeded("a", 0), seeded("a", 1, rows=3, lr=0.2), seeded("a", 1, rows=3))
+    assert list(curves) == ["a (lr=0.1)", "a (lr=0.2)"]
+    assert curves["a (lr=0.2)"] == [0.5, 0.55, 0.6]
+    assert curves["a (lr=0.1)"] == pytest.approx([0.5, 0.55, 0.6, 0.625, 0.65, 0.675])
+
+
+def test_a_run_that_is_drawn_twice_is_two_curves() -> None:
+    run = seeded("a", 0)
+    assert list(bold(run, run)) == ["a (1)", "a (2)"]
+    [axes] = plot([("a", HISTORY), ("a", HISTORY)], metrics=["loss"]).axes
+    assert [t.get_text() for t in axes.get_legend().get_texts()][:2] == ["a (1)", "a (2)"]
+
+
+def test_seeds_are_averaged_at_equal_rounds() -> None:
+    rows = [{"round": i, "test_accuracy": i / 10} for i in range(11)]
+    one, other = (Run("a", History(tuple(rows[::every])), Variables({}, {}), "", identity={"seed": every})
+                  for every in (1, 5))  # fmt: skip
+    [axes] = plot([one, other], metrics=["accuracy"]).axes
+    mean = next(line for line in axes.lines if line.get_linewidth() == 1.8)
+    assert (mean.get_xdata().tolist(), mean.get_ydata().tolist()) == ([0, 5, 10], [0.0, 0.5, 1.0])
 
 
 def test_many_curves_have_shades_and_a_legend_beside_them() -> None:
@@ -101,7 +141,7 @@ def test_what_not_all_runs_have_is_refused() -> None:
     ):
         plot([("a", apart), ("b", HISTORY), ("c", HISTORY)], metrics=["consensus"])
     with pytest.raises(ArgumentError, match="all runs have, unlike a, but is 'consensus'"):  # one of its seeds
-        plot([("a", apart), ("a", HISTORY)], metrics=["consensus"])
+        plot([replace(seeded("a", 0), history=apart), seeded("a", 1)], metrics=["consensus"])
     for runs, told in (([("a", apart), ("b", HISTORY)], "b has"), ([("a", HISTORY), ("b", HISTORY)], "a and b have")):
         with pytest.raises(FedloomError, match=rf"^{told} no clock: run with --compute \(in Python: clock=\)$"):
             plot(runs, against=["rounds", "clock"])

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from fedloom.runs.history import History
 from fedloom.runs.report import comparison
 from fedloom.runs.result import Run
@@ -7,7 +9,8 @@ from fedloom.tasks import Variables
 def run(label: str, *accuracies: float, stopped: str = "did 2 rounds", **more: float) -> Run:
     rows = tuple({"round": i, "bytes_up": 1e6 * i, "bytes_down": 1e6 * i, "seconds": 2.0 * i, "test_accuracy": a,
                   **{name: value * i for name, value in more.items()}} for i, a in enumerate(accuracies))  # fmt: skip
-    return Run(label, History(rows), Variables({}, {}), stopped)
+    settings, _, seed = label.rpartition("seed=")
+    return Run(label, History(rows), Variables({}, {}), stopped, identity={"settings": settings, "seed": int(seed)})
 
 
 def lines(*runs: Run, target: float) -> dict[str, list[str]]:
@@ -35,6 +38,13 @@ def test_one_seed_each_and_a_clock() -> None:
         "": ["best test", "to 0.9", "rounds", "MB", "clock"],
         **{name: ["50.00%", "–", "1", "2.0", "7.0"] for name in ("fedavg", "scaffold")},
     }
+
+
+def test_different_settings_under_one_label_are_lines_of_their_own() -> None:
+    one, other = (
+        replace(run("lr=0.1,seed=0", 0.1, a), identity={"mu": mu, "seed": 0}) for a, mu in ((0.5, 1), (0.7, 2))
+    )
+    assert list(lines(one, other, target=0.9)) == ["", "lr=0.1 (mu=2)", "lr=0.1 (mu=1)"]
 
 
 def test_what_numbers_mean_is_said_below() -> None:
