@@ -167,20 +167,29 @@ class Algorithm:
         state: ServerState,
         mean: Variables,
         aside: dict[str, PyTree],
-        clients: int,
-        heard: Bool[Array, ""] | bool = True,
+        clients: int | Array,
+        counted: Bool[Array, ""] | bool,
     ) -> ServerState:
-        """The server's step: its optimiser sees minus the mean update as the gradient. Non-trainable state takes the
-        mean as it is; what is told aside takes the sum of all changes to it over the number of clients. An optimiser
-        that remembers takes no step in a round in which nobody was heard.
+        """Return the state after a round. Every engine, MPI and the network take the server's step here.
+
+        If no update counted, only the round number changes: not the model, the optimiser's memory or what clients are
+        told beside the model.
+
+        Args:
+            state: the state before the round.
+            mean: the mean update. The server's optimiser sees its negative as the gradient. Non-trainable state is
+                added as it is.
+            aside: the sum of all changes to what clients are told beside the model; divided by the number of clients.
+            clients: K, the number of clients.
+            counted: True if at least one update had a positive weight.
         """
-        params = state.variables.params
+        counted, params = jnp.asarray(counted), state.variables.params
         gradient = jax.tree.map(jnp.negative, mean.params)
         change, memory = self.server.transformation().update(gradient, state.optimizer, params)
-        if jax.tree.leaves(memory):
-            change = jax.tree.map(lambda a: jnp.where(heard, a, 0), change)
-            memory = where(jnp.asarray(heard), memory, state.optimizer)
+        if jax.tree.leaves(memory):  # select before the addition, or the compiler may fuse it with the product
+            change = jax.tree.map(lambda a: jnp.where(counted, a, 0), change)
         fresh = jax.tree.map(jnp.add, state.variables.state, mean.state)
-        variables = Variables(optax.apply_updates(params, change), fresh)
         told = jax.tree.map(lambda a, changes: a + changes / clients, state.aside, aside)
+        ahead = Variables(optax.apply_updates(params, change), fresh), memory, told
+        variables, memory, told = where(counted, ahead, (state.variables, state.optimizer, state.aside))
         return ServerState(variables, memory, state.round + 1, told, state.kept)

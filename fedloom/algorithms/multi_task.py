@@ -134,7 +134,9 @@ class MultiTask(Personalised):
         kept: Variables = jax.tree.unflatten(jax.tree.structure(trained), [a if o else b for o, a, b in leaves])
         former = state.memory[OMEGA]
         omega = self.learned(former, self.outputs(kept))
-        if not self.one:  # who is not there learns nothing; others go by what they last heard of it
+        if self.one:  # a server that receives nothing learns nothing
+            omega = jnp.where(jnp.any(replies.present), omega, former)
+        else:  # an absent worker learns nothing; the others use its last known output layer
             omega = jnp.where(replies.present[:, None, None], omega, former)
         return PeerState(kept, state.round + 1, {OMEGA: omega})
 

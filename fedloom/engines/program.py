@@ -263,17 +263,18 @@ class Round:
         see = lambda: observed(self.judged, clients, measure)  # noqa: E731
         seen = together(plan, sometimes(last, see)) if plan.observed else {}
         total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
-        if state.kept is not None:
-            state = replace(state, kept=returned(state.kept, *together(plan, (clients, keeps))))
+        replied = jnp.any(clients >= 0, axis=1)
+        counted = (lax.psum(replied, machine.AXIS) > 0 if plan.mesh.size > 1 else replied) & (total.weight > 0)
+        if state.kept is not None:  # clients keep what they had if no update of the round counted
+            everyone, keeps = together(plan, (clients, keeps))
+            state = replace(state, kept=returned(state.kept, jnp.where(counted[:, None], everyone, -1), keeps))
         somebody = jnp.where(total.weight > 0, total.weight, 1)  # nobody counts if nobody has examples
         mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
         everybody = len(self.view.size)
-        apply = lambda a, s, u, aside, heard: a.apply(s, u, aside, everybody, heard)  # noqa: E731
-        replied = jnp.any(clients >= 0, axis=1)
-        heard = (lax.psum(replied, machine.AXIS) > 0 if plan.mesh.size > 1 else replied) & (total.weight > 0)
+        apply = lambda a, s, u, aside, counted: a.apply(s, u, aside, everybody, counted)  # noqa: E731
         norm = jax.vmap(optax.tree.norm)(mean.params)
         broken = None if algorithm.combiner.trusting else total.broken
-        return jax.vmap(apply)(algorithm, state, mean, total.aside, heard), Rounds(norm, total.computed, seen, broken)
+        return jax.vmap(apply)(algorithm, state, mean, total.aside, counted), Rounds(norm, total.computed, seen, broken)
 
     def weighed(
         self, kept: Total, read: dict[str, Array], round: Int[Array, " X"], clients: Int[Array, "X m"]
@@ -291,7 +292,7 @@ class Round:
         if not algorithm.combiner.alone:
             each = lambda given: jax.vmap(lambda a, u, w: a.combiner.combine(u, w))(algorithm, given, weights)  # noqa: E731
             found = by_coordinates(plan.mesh, each, updates)
-            update, weight = one_says(plan, (found, jnp.ones_like(total)))
+            update, weight = one_says(plan, (found, (total > 0).astype(total.dtype)))
             return replace(kept, update=update, weight=weight)
         share = total / jnp.where(weights.sum(1) > 0, weights.sum(1), 1)
         if plan.mesh.size > 1:

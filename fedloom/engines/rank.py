@@ -151,7 +151,7 @@ def _step(
     task: Task, algorithm: Algorithm, state: ServerState, total: Array, weight: Array, users: int
 ) -> tuple[ServerState, Array]:
     mean = _shaped(task, total / jnp.where(weight > 0, weight, 1))
-    return algorithm.apply(state, mean, {}, users), optax.tree.norm(mean.params)
+    return algorithm.apply(state, mean, {}, users, weight > 0), optax.tree.norm(mean.params)
 
 
 def initial(task: Task, key: Key[Array, ""]) -> Variables:

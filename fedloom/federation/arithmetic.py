@@ -140,8 +140,8 @@ class Arithmetic:
             everyone: K, how many participants there are.
         """
         total = (self._kept if self.algorithm.stacked else self._added)(state, given, updates)
-        mean, aside, norm = _mean(total)
-        return _apply(self._stacked, state, mean, aside, np.float32(everyone)), float(norm[0])
+        mean, aside, norm, counted = _mean(total)
+        return _apply(self._stacked, state, mean, aside, np.float32(everyone), counted), float(norm[0])
 
     @cached_property
     def _stacked(self) -> Algorithm:
@@ -209,7 +209,7 @@ def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples
         total,
         update=jax.tree.map(add_up(weight), total.update, lead(update)),
         weight=total.weight + weight.sum(1),
-        aside=jax.tree.map(add_up(jnp.ones((1, 1))), total.aside, lead(reply["aside"])),
+        aside=jax.tree.map(add_up(counts.astype(jnp.float32)[None, None]), total.aside, lead(reply["aside"])),
     )
 
 
@@ -224,13 +224,14 @@ def _weighed(
 
 
 @partial(jax.jit, donate_argnames="total")
-def _mean(total: Total) -> tuple[Variables, PyTree, Array]:
-    """The mean update, what is told aside, and the mean's norm; apart from the step that follows, or they would be
-    rounded together.
+def _mean(total: Total) -> tuple[Variables, PyTree, Array, Array]:
+    """Return the mean update, what is told aside, the mean's norm, and whether any update counted.
+
+    The step that follows is another program, or the compiler would round both together.
     """
     somebody = jnp.where(total.weight > 0, total.weight, 1)
     mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
-    return mean, total.aside, jax.vmap(optax.tree.norm)(mean.params)
+    return mean, total.aside, jax.vmap(optax.tree.norm)(mean.params), total.weight > 0
 
 
 @partial(jax.jit, static_argnames="room")
@@ -241,11 +242,13 @@ def _shuffled(room: int, seed: Array, round: Array, participants: Array) -> Arra
 
 
 @partial(jax.jit, donate_argnames=("mean", "aside"))
-def _apply(algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: Array) -> ServerState:
-    """The state after a mean update, by the operation of :mod:`fedloom.engines.program` for one experiment."""
-    after = lambda a, s, u, told: a.apply(s, u, told, everyone)  # noqa: E731
+def _apply(
+    algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: Array, counted: Array
+) -> ServerState:
+    """Return the state after a mean update, by the operation of :mod:`fedloom.engines.program` for one experiment."""
+    after = lambda a, s, u, told, counted: a.apply(s, u, told, everyone, counted)  # noqa: E731
     one = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
-    done: ServerState = jax.vmap(after)(algorithm, one, mean, aside)
+    done: ServerState = jax.vmap(after)(algorithm, one, mean, aside, counted)
     return member(done, 0)
 
 

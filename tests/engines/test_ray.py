@@ -84,6 +84,20 @@ def test_clients_with_code_of_their_own_run_on_actors_and_their_deaths_are_borne
     assert float(hurt.variables.params["w"]) == 0.75 * 1.75  # two steps half way to x: ¾ of the mean
 
 
+def test_a_round_in_which_no_update_counts_changes_nothing() -> None:
+    algorithm = fl.fedavg(fraction=1.0, lr=1.5, server=fl.server("adam"), combiner=fl.combine.median())
+    task = fl.clients.task(LineClient)
+    program = fl.engines.ray(1).program(points([3e38, 3e38]), task, [algorithm], [0])  # steps beyond float32
+    try:
+        before = jax.tree.map(np.array, program.init())
+        after, did = program.advance(jax.tree.map(jax.numpy.asarray, before), 0, 1)
+    finally:
+        program.close()
+    assert did.broken.tolist() == [[2.0]] and after.round.tolist() == [1]
+    pairs = zip(*(jax.tree.leaves((s.variables, s.optimizer)) for s in (before, after)), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
 def test_an_error_in_an_actor_is_that_error_here() -> None:
     with pytest.raises(ArithmeticError, match="no thanks"):
         task = fl.clients.task(LineClient, wrong="raises")
