@@ -121,8 +121,8 @@ def summary(*, every: int, mean: int, late: int, shown: int) -> str:
         f"Validation accuracy in the round in which the paper found its best, and the best within 100 rounds; means "
         f"over seeds with 95 % intervals. In the published round, every seed is above the published number in {every} "
         f"of {shown} runs, and the mean over seeds in {mean}. Within 100 rounds, every seed is above it in {late} "
-        f"runs. The second comparison favours fedloom: the paper reports the best of a single run, and says that it trained "
-        f"its CNNs for about 20 rounds."
+        f"runs. The second comparison favours fedloom: the paper reports the best of a single run, and says that it "
+        f"trained its CNNs for about 20 rounds."
     )
 
 

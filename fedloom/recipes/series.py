@@ -55,9 +55,9 @@ class Kept:
 
     @property
     def runs(self) -> int:
-        """How many runs it is of: columns that begin with a number are a seed's, and learning rates have a run each."""
+        """Return the number of runs: one for each seed that begins a column's name, or for each value of an option."""
         seeds = {word for word in (name.split(" ")[0] for name in self.columns) if word.isdigit()}
-        return len(seeds) or len(self.columns.get("lr", ())) or 1
+        return len(seeds) or max(len(self.columns.get(name, ())) for name in ("lr", "lambda1")) or 1
 
     @property
     def history(self) -> History:
