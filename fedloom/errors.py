@@ -3,6 +3,7 @@
 FedloomError
 ├── ArgumentError     a value that cannot be used: names the argument, the requirement and the value
 │   └── UnknownName   a name that is not known: lists the choices, or the nearest of very many
+├── UnknownDirection  a column that cannot be ranked: says how to declare whether higher or lower is better
 ├── MissingExtra      a library that is not installed: says which extra brings it
 ├── DataError         bad data: names the column, the row and the client where known
 ├── DivergedError     the loss became NaN or infinite: names the round and the learning rate
@@ -47,6 +48,10 @@ class UnknownName(ArgumentError):
         few = known if len(known) <= MANY else get_close_matches(str(name), known, NEAREST, cutoff=0.0)
         many = f"{len(known)} names, the nearest being " * (len(known) > MANY)
         super().__init__(argument, f"one of {many}{', '.join(few)}", name)
+
+
+class UnknownDirection(FedloomError, ValueError):
+    """A column of a history that cannot be ranked: a cost, or a metric without a declared direction."""
 
 
 class MissingExtra(FedloomError, ImportError):

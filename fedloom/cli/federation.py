@@ -32,6 +32,7 @@ from fedloom.cli.shared import (
     with_fields,
 )
 from fedloom.data import FederatedData
+from fedloom.direction import metric_of
 from fedloom.errors import ArgumentError, require
 from fedloom.federation.log import Log, printable
 from fedloom.federation.rules import Rules
@@ -329,7 +330,7 @@ def _unheard(why: str) -> str:
 def headline(row: Mapping[str, float]) -> str:
     """The metrics of a round, in a line."""
     return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in row.items()
-                     if name.endswith(("accuracy", "loss")))  # fmt: skip
+                     if metric_of(name))  # fmt: skip
 
 
 SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.clients.client import Client
+from fedloom.direction import declared
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.tasks.user_model import trained
 
@@ -27,6 +28,9 @@ def task(kind: Callable[..., Client], *given: Any, name: str | None = None, **op
         name: what it is called in tables; by default as the kind.
 
     The model that the run begins with is that of ``kind(...).weights()``, with no examples.
+    A client that measures more than accuracy, loss and error declares which way each improves, as an attribute:
+    ``better = {"f1": "higher"}``.
+
     ``task.give_back(run.variables)`` is what the client's ``trained(weights)`` makes of the trained weights, or these
     by name where it has no such method.
     """
@@ -47,7 +51,8 @@ def task(kind: Callable[..., Client], *given: Any, name: str | None = None, **op
         return found if own is None else own(found)
 
     called = name or str(getattr(kind, "__name__", "client"))
-    return Task(called, init, never, never, give_back=give_back, client=make)
+    better = declared(getattr(nobody, "better", {}))
+    return Task(called, init, never, never, give_back=give_back, client=make, better=better)
 
 
 def _made(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedloom.direction import BUILT_IN, Better
 from fedloom.errors import choose
 from fedloom.trees import record
 
@@ -40,6 +41,10 @@ class Replies:
 class Reading:
     """A measure of a client's model that a weighting looks at; build it with :func:`reading`.
 
+    Arguments:
+        part, metric, moment: see :func:`reading`.
+        better: whether a higher or a lower value is better; ``None`` until a task that declares it is known.
+
     It is taken on the client's own part of that name. Where nobody has such a part of their own but the data has one
     that is nobody's, it is taken on that, by the server.
     """
@@ -47,6 +52,7 @@ class Reading:
     part: str
     metric: str
     moment: str
+    better: Better | None = None
 
     @property
     def name(self) -> str:
@@ -58,7 +64,7 @@ def reading(metric: str = "accuracy", on: str = "validation", moment: str = "aft
     """A measure of each client's model.
 
     Arguments:
-        metric: one of the task's: ``accuracy`` or ``loss``.
+        metric: one of the task's: ``accuracy``, ``loss``, ``error`` or a user's own.
         on: ``validation``, ``training`` or ``test``.
         moment: ``before`` local training, of the model the client was sent, or ``after``, of the one it sends back.
 
@@ -66,4 +72,4 @@ def reading(metric: str = "accuracy", on: str = "validation", moment: str = "aft
     'validation_accuracy_before'
     """
     choose("moment", moment, dict.fromkeys(MOMENTS))
-    return Reading(choose("on", on, PARTS), metric, moment)
+    return Reading(choose("on", on, PARTS), metric, moment, BUILT_IN.get(metric))

@@ -6,12 +6,13 @@ looks at. One that reads nothing weighs each reply alone, so that replies can be
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax.numpy as jnp
 
 from fedloom.combine.replies import Reading, Replies, reading
+from fedloom.direction import Directions, require_direction
 from fedloom.errors import require
 from fedloom.trees import record, static
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     Scalar = Float[Array, ""] | float
     Weights = Float[Array, " m"]
 
+T = TypeVar("T")
 LEAST = 1e-6  # added to metrics that weigh: where all are zero, all count the same
 
 
@@ -141,8 +143,8 @@ class BySoftmax(Weighting):
 
 @record
 class Excluding(Weighting):
-    """Another weighting for those whose measure is not too far below the others', nothing for the rest. Build it with
-    :func:`excluding`.
+    """Another weighting for the clients whose metric is not too far worse than the others', 0 for the rest. Build it
+    with :func:`excluding`.
     """
 
     z: Scalar
@@ -155,12 +157,15 @@ class Excluding(Weighting):
         return tuple(dict.fromkeys((self.read, *self.among.readings)))
 
     def weigh(self, replies: Replies) -> Weights:
-        """The other's weight where a_k ≥ mean(a) - z·deviation(a), else 0. Whoever is at or above the mean stays, so
-        somebody always does. A measure that is no number is left out, and out of the mean.
+        """Return the other weighting's weight where a_k ≥ mean(a) - z·deviation(a), else 0; a_k is minus the metric if
+        a lower one is better. A client at or above the mean stays, so at least one does. A client whose metric is not
+        finite is excluded, and does not enter the mean.
         """
-        value = replies.readings[self.read.name]
+        value, better = replies.readings[self.read.name], self.read.better
+        if better is None:
+            require_direction(f"{self.read.part}_{self.read.metric}", {})
         usable = jnp.isfinite(value) & replies.present
-        value = jnp.where(usable, -value if self.read.metric.endswith("loss") else value, 0)
+        value = jnp.where(usable, -value if better == "lower" else value, 0)
         n = jnp.maximum(usable.sum(), 1)
         mean = value.sum() / n
         deviation = jnp.sqrt(jnp.sum(jnp.where(usable, value - mean, 0) ** 2) / n)
@@ -219,12 +224,13 @@ def excluding(
     on: str = "validation",
     moment: str = "after",
 ) -> Excluding:
-    """Leave out replies whose measure lies more than z deviations below (for a loss: above) the cohort's mean.
+    """Exclude clients whose metric is more than z deviations worse than the cohort's mean: below it, or above it for a
+    metric of which a lower value is better.
 
     Arguments:
-        z: how many standard deviations; infinity leaves out nobody.
+        z: how many standard deviations; infinity excludes nobody.
         among: how the others are weighted.
-        metric: ``accuracy`` or ``loss``.
+        metric: ``accuracy``, ``loss``, ``error``, or a metric of which the task declares the direction.
 
     The other arguments are those of :func:`by_accuracy`.
 
@@ -233,3 +239,19 @@ def excluding(
     fedloom.errors.ArgumentError: exclude must be above 0 deviations, but is 0
     """
     return Excluding(z, among, reading(metric, on, moment)).checked()
+
+
+def with_directions(part: T, directions: Directions) -> T:
+    """Return a method, or a part of one, whose readings know in which direction their metric improves.
+
+    >>> rule = with_directions(excluding(metric="mae"), {"mae": "lower"})
+    >>> rule.read.better
+    'lower'
+    """
+    if isinstance(part, Reading):
+        return replace(part, better=directions.get(part.metric))
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    found = {f.name: getattr(part, f.name) for f in fields(part)}
+    changed = {name: new for name, old in found.items() if (new := with_directions(old, directions)) is not old}
+    return replace(part, **changed) if changed else part

@@ -15,6 +15,7 @@ import optax
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Algorithm, Method, ServerState
 from fedloom.combine.replies import Replies
+from fedloom.combine.weighting import with_directions
 from fedloom.engines.lanes import Total, add_up
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Round
@@ -191,7 +192,7 @@ def arithmetic(task: Task, algorithm: Method, seed: int) -> Arithmetic:
     assert isinstance(algorithm, Algorithm)
     require(0 <= seed < 2**32, "seed", "between 0 and 4294967295", seed)
     machine.devices()
-    return Arithmetic(task, algorithm, seed)
+    return Arithmetic(task, with_directions(algorithm, task.directions), seed)
 
 
 def shapes(tree: PyTree) -> dict[str, Any]:

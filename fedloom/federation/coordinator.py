@@ -69,7 +69,7 @@ class Coordinator:
         self.run, self.began = told["run"], float(told["began"])
         self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])
         self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.read(self.state_file)))
-        self.history = from_rows(self.journal.rows())
+        self.history = from_rows(self.journal.rows(), self.arithmetic.task.directions)
         self.roll = Roll(self.rules, self.journal, now)
         self.members, self.present = self.roll.members, self.roll.present
         self.round = last.round + 1 if last else 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedloom.algorithms import Method, ServerState
 from fedloom.data.federated import FederatedData
+from fedloom.direction import require_direction
 from fedloom.engines.evaluate import judge
 from fedloom.engines.spreading import Spreading
 from fedloom.engines.station import NativeStation, weights_of
@@ -74,6 +75,10 @@ def course(
     require(
         watched, "data", "with test examples, which target and patience look at", None if data is None else data.name
     )
+    if stop.target is not None or stop.patience is not None:
+        require_direction(stop.monitor, task.directions)
+    for need in mine.algorithm.readings:
+        require_direction(f"{need.part}_{need.metric}", task.directions)
     told = about(mine, more or {})
     identity = {"task": task.name, "seed": seed, **mine.algorithm.describe()}
     evaluate = evaluation(mine, data) if judged and data is not None else lambda state: {}  # noqa: ARG005

@@ -178,7 +178,8 @@ async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None)
 def kept(coordinator: Coordinator, folder: Path) -> Run:
     """What came of a run so far, written as any run's: its history and its model."""
     course, rows = coordinator.course, [dict(row) for row in coordinator.history.rows]
-    checkpoint.write_text(folder / HISTORY, json.dumps({"label": course.label, "rows": rows}, indent=1) + "\n")
+    told = {"label": course.label, "better": dict(coordinator.history.better), "rows": rows}
+    checkpoint.write_text(folder / HISTORY, json.dumps(told, indent=1) + "\n")
     model.save(folder / MODEL, coordinator.state.variables)
     why = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
     return Run(course.label, coordinator.history, coordinator.state.variables, why, False, folder)

@@ -150,7 +150,7 @@ def table(there: Mapping[str, Kept]) -> str:
     for method, kept in there.items():
         means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in MOMENTS]
         worsts = [
-            estimate([worst("accuracy", values) for values in each(kept, f"last {r}_accuracy")])
+            estimate([worst(values, "higher") for values in each(kept, f"last {r}_accuracy")])
             for r in ("before", "after")
         ]
         lines.append(f"| {method} | " + " | ".join(str(e) for e in (*means, *worsts)) + " |")

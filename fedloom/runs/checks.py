@@ -8,6 +8,7 @@ import numpy as np
 from fedloom.algorithms import Algorithm, Method, Personalised
 from fedloom.combine import Reading
 from fedloom.data import FederatedData
+from fedloom.direction import require_direction
 from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.tasks import Task
 from fedloom.tasks.activation import last
@@ -43,6 +44,7 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
     for need in algorithm.readings:
         if metrics is not None and need.metric not in metrics:
             raise UnknownName("the metric of a weighting", need.metric, metrics)
+        require_direction(f"{need.part}_{need.metric}", task.directions)
         check_part(need, algorithm.apart, data)
 
 

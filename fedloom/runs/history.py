@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fedloom.direction import BUILT_IN, Better, Directions, direction_of, require_direction
 from fedloom.errors import UnknownName, choose
 
 Row = Mapping[str, float]
@@ -23,18 +24,31 @@ class History:
     so far), ``bytes_down`` (what a server sent them), ``update_norm`` (of the last round) and, for each part of the
     data that was evaluated, its metrics: ``test_accuracy``, ``train_loss`` and so on.
 
+    Arguments:
+        rows: the evaluations.
+        better: whether a higher or a lower value is better, for each metric; as the task declares it.
+
     >>> history = History(({"round": 1, "test_accuracy": 0.5}, {"round": 2, "test_accuracy": 0.9}))
     >>> history.best("test_accuracy"), history.reached("test_accuracy", 0.7)
     (0.9, 2)
     """
 
     rows: tuple[Row, ...] = ()
+    better: Directions = field(default_factory=lambda: BUILT_IN)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __add__(self, row: Row) -> History:
-        return History((*self.rows, row))
+        return replace(self, rows=(*self.rows, row))
+
+    def direction(self, name: str) -> Better | None:
+        """Return whether a higher or a lower value of a column is better; ``None`` if unknown, and for a cost."""
+        return direction_of(name, self.better)
+
+    def rises(self, name: str) -> bool:
+        """Return whether a higher value of a column is better; an error if that is unknown, and for a cost."""
+        return require_direction(name, self.better) == "higher"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -53,12 +67,13 @@ class History:
         return self.column("bytes_up") + self.column("bytes_down") if name == "bytes" else self.column(name)
 
     def so_far(self, name: str) -> np.ndarray:
-        """The best of a measure up to each row: the smallest of a loss, the largest of anything else."""
-        pick = np.fmin if lower_is_better(name) else np.fmax
-        return np.asarray(pick.accumulate(self.column(name)))
+        """Return the best value of a metric up to each row."""
+        values = self.column(name)
+        pick = np.fmax if self.rises(name) else np.fmin
+        return np.asarray(pick.accumulate(values))
 
     def best(self, name: str) -> float:
-        """The best of a measure over all rows."""
+        """Return the best value of a metric over all rows: the highest or the lowest, as the task declares."""
         return float(self.so_far(name)[-1])
 
     def last(self, name: str) -> float:
@@ -67,8 +82,8 @@ class History:
 
     def reached(self, name: str, target: float) -> int | None:
         """The first round in which a measure reached the target, or ``None``."""
-        values = self.column(name)
-        hit = values <= target if lower_is_better(name) else values >= target
+        values, sign = self.column(name), 1 if self.rises(name) else -1
+        hit = sign * values >= sign * target
         return int(self.column("round")[np.argmax(hit)]) if hit.any() else None
 
     def crossing(self, name: str, target: float, against: str = "rounds") -> float | None:
@@ -87,7 +102,7 @@ class History:
         """
         if self.reached(name, target) is None:
             return None
-        sign = -1 if lower_is_better(name) else 1
+        sign = 1 if self.rises(name) else -1
         best, rounds = sign * self.so_far(name), self.along(against)
         i = int(np.argmax(best >= sign * target))
         if i == 0:
@@ -96,15 +111,11 @@ class History:
         return float(rounds[i - 1] + share * (rounds[i] - rounds[i - 1]))
 
 
-def lower_is_better(name: str) -> bool:
-    """Whether a smaller value of this measure is better.
+def from_rows(rows: Iterable[Row], better: Directions | None = None) -> History:
+    """Return the history of rows that were read from a file.
 
-    >>> lower_is_better("test_loss"), lower_is_better("test_error"), lower_is_better("test_accuracy")
-    (True, True, False)
+    Args:
+        rows: the evaluations.
+        better: the directions of the metrics; where a file has none, those of fedloom's own metrics.
     """
-    return name.endswith(("loss", "error"))
-
-
-def from_rows(rows: Iterable[Row]) -> History:
-    """A history from rows that were read from a file."""
-    return History(tuple(dict(row) for row in rows))
+    return History(tuple(dict(row) for row in rows), BUILT_IN if better is None else better)

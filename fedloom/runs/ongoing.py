@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ class Ongoing:
             if did is not None and did.users:
                 each = present({name: np.asarray(v)[-1, at] for name, v in did.users.items()}, self.program.m)
                 self.users[i] += {"round": np.int64(row["round"]), **each}
-                row |= summary(each)
+                row |= summary(each, self.program.task.directions)
             self.histories[i] = history + row
         if self.watch:
             self.watch(self.histories)
@@ -157,7 +158,7 @@ class Ongoing:
     def diverge(self, i: int, good: ServerState, name: str) -> None:
         """Stop an experiment whose numbers ceased to be numbers, at its last good state."""
         row, local = self.histories[i].rows[-1], self.algorithms[i].local
-        self.histories[i] = History(self.histories[i].rows[:-1])
+        self.histories[i] = replace(self.histories[i], rows=self.histories[i].rows[:-1])
         self.users[i] = self.users[i].before(int(row["round"]))
         self.passed[i] = self.until(i)
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
@@ -189,12 +190,13 @@ class Ongoing:
 
     def write(self, i: int, state: ServerState, stopped: str = "") -> None:
         """One experiment's checkpoint, which says why it has stopped if it has, and its history."""
-        folder, rows = self.folders[i], [dict(row) for row in self.histories[i].rows]
+        folder, history, label = self.folders[i], self.histories[i], self.labels[i]
         assert folder is not None
-        about = {"identity": self.identities[i], "label": self.labels[i], "rows": rows, "stopped": stopped}
+        measured = {"better": dict(history.better), "rows": [dict(row) for row in history.rows]}
+        about = {"identity": self.identities[i], "label": label, **measured, "stopped": stopped}
         users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
         checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
-        told = {"label": self.labels[i], **whose(self.algorithms[i], len(self.program.data)), "rows": rows}
+        told = {"label": label, **whose(self.algorithms[i], len(self.program.data)), **measured}
         checkpoint.write_text(folder / HISTORY, json.dumps(told, indent=1) + "\n")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedloom.algorithms import Algorithm, Method, Personalised
 from fedloom.data import FederatedData
+from fedloom.direction import Directions
 from fedloom.engines.exchange import SERVER, Along, Exchange, Served
 from fedloom.engines.mailbox import Mailbox
 from fedloom.engines.rank import rank
@@ -96,6 +97,11 @@ class Prepared:
     def label(self) -> str:
         """What the run is called."""
         return f"{self.experiment.label_on(self.data.name)}, {self.exchange.mailbox.world.size} ranks"
+
+    @property
+    def directions(self) -> Directions:
+        """Whether a higher or a lower value is better, for each metric."""
+        return self.exchange.rank.task.directions
 
     def evaluates(self, round: int) -> bool:
         """Whether workers are measured after a round."""

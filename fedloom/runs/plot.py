@@ -159,8 +159,11 @@ def _check(lines: Sequence[Line], metric: str, x: str) -> None:
 
 
 def _curve(axes: Any, histories: Sequence[History], name: str, x: str, label: str, style: dict[str, str]) -> None:
-    """A curve: faint as measured, or each of several; and bold the best so far, or the mean of several."""
-    best = [(h.along("rounds"), abscissa(h, x), h.so_far(name)) for h in histories]
+    """Draw a curve: faint as measured, or each of several; and bold the best so far, or the mean of several. A metric
+    without a direction has no best so far: it is drawn as measured.
+    """
+    best = [(h.along("rounds"), abscissa(h, x), h.so_far(name) if h.direction(name) else h.column(name))
+            for h in histories]  # fmt: skip
     faint = best if len(histories) > 1 else [(h.along("rounds"), abscissa(h, x), h.column(name)) for h in histories]
     for _, places, values in faint:
         axes.plot(places, values, alpha=0.3, linewidth=1, **style)

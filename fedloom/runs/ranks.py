@@ -107,6 +107,7 @@ class Attendance:
         if start[0]:
             raise Refused(start[0])
         self.exchange = self.prepared.exchange
+        self.history = History(better=self.prepared.directions)
         self.stop = replace(self.prepared.experiment.stop(), rounds=self.prepared.rounds)
         self.stored = found[start[1]] if start[1] is not None else None
 
@@ -133,7 +134,7 @@ class Attendance:
             exchange.restore(self.stored.arrays)
             for name, into in counters(self.prepared).items():
                 into.update({int(worker): value for worker, value in about["spent"][name].items()})
-            self.history, self.workers = from_rows(about["rows"]), about["workers"]
+            self.history, self.workers = from_rows(about["rows"], self.prepared.directions), about["workers"]
             self.moments.append(Moment(round, exchange.arrays(), about))
             self.began -= self.history.last("seconds") if len(self.history) else 0.0
         verdict = self.told("begin", lambda: self.stop.reason(self.history) if len(self.history) else None)
@@ -190,13 +191,14 @@ class Attendance:
         """Write a checkpoint, and at rank 0 the history."""
         checkpoint.write(folder, checkpoint.Checkpoint(moment.arrays, moment.about))
         if self.world.rank == 0:
-            self.note(HISTORY, {"label": self.prepared.label, **self.whose, "rows": moment.about["rows"]})
+            self.note(HISTORY, {"label": self.prepared.label, **self.about, "rows": moment.about["rows"]})
             self.note(WORKERS, moment.about["workers"])
 
     @property
-    def whose(self) -> dict[str, Any]:
-        """Whose the models are that are kept."""
-        return whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
+    def about(self) -> dict[str, Any]:
+        """Return what the history's file says beside its rows: whose the models are, and the metrics' directions."""
+        models = whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
+        return {**models, "better": dict(self.history.better)}
 
     def note(self, name: str, what: Any) -> None:
         """Write something as JSON."""
@@ -210,7 +212,7 @@ class Attendance:
             return None
         variables = jax.tree.map(np.asarray, found)
         model.save(self.folder / MODEL, variables)
-        self.note(HISTORY, {"label": self.prepared.label, **self.whose, "rows": self.history.rows})
+        self.note(HISTORY, {"label": self.prepared.label, **self.about, "rows": self.history.rows})
         return Run(
             self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder,
             identity=self.prepared.identity,

@@ -151,6 +151,6 @@ def to_target(runs: Sequence[Run], target: float) -> str:
 def as_json(run: Run) -> dict[str, Any]:
     """One run as what a script wants: its last row and where it is kept."""
     last = dict(run.history.rows[-1])
-    best = {f"best_{n}": run.history.best(n) for n in run.history.columns if n.endswith(("_accuracy", "_loss"))}
+    best = {f"best_{n}": run.history.best(n) for n in run.history.columns if run.history.direction(n)}
     kept = str(run.directory) if run.directory else None
     return {"label": run.label, "stopped": run.stopped, "diverged": run.diverged, "directory": kept, **last, **best}

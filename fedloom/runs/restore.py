@@ -69,7 +69,11 @@ class Standing:
 def standing(folder: Path | None) -> Standing | None:
     """The run that stands in a folder, if there is one."""
     stored, _ = checkpoint.read(folder) if folder else (None, [])
-    return Standing(from_rows(stored.about["rows"]), stored.about.get("stopped", "")) if stored else None
+    return Standing(_history(stored), stored.about.get("stopped", "")) if stored else None
+
+
+def _history(stored: checkpoint.Checkpoint) -> History:
+    return from_rows(stored.about["rows"], stored.about.get("better"))
 
 
 def restore(
@@ -77,9 +81,9 @@ def restore(
 ) -> tuple[ServerState, list[History], list[Users]]:
     """The states, histories and users that stand in the folders, or those before the first round."""
     found = [_stored(folder, one) if folder else None for folder, one in zip(folders, who, strict=True)]
-    fresh = program.init()
+    fresh, better = program.init(), program.task.directions
     if all(one is None for one in found):
-        return fresh, [History() for _ in found], [Users() for _ in found]
+        return fresh, [History(better=better) for _ in found], [Users() for _ in found]
     kept = [one for one in found if one is not None]
     if len(kept) < len(found):
         raise CheckpointError("some of these experiments have begun and some have not: run them apart")
@@ -92,7 +96,7 @@ def restore(
         same_shapes(fresh, state)
     return (
         program.place(stack(evened(states))),
-        [from_rows(one.about["rows"]) for one in kept],
+        [from_rows(one.about["rows"], better) for one in kept],
         [measured(one) for one in kept],
     )
 

@@ -14,6 +14,7 @@ import jax
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
 from fedloom.algorithms import Method, Personalised
+from fedloom.direction import metric_of
 from fedloom.engines.clock import Passed
 from fedloom.errors import CheckpointError, whole
 from fedloom.runs.history import History, from_rows
@@ -77,7 +78,7 @@ class Run:
         """Draw a metric (accuracy, or loss where there is none) against rounds, bytes, seconds, steps or the clock;
         returns the matplotlib figure.
         """
-        has_accuracy = any(name.endswith("_accuracy") for name in self.history.columns)
+        has_accuracy = any(metric_of(name) == "accuracy" for name in self.history.columns)
         metric = metric or ("accuracy" if has_accuracy else "loss")
         return draw([self], metrics=[metric], against=[against], file=file)
 
@@ -92,7 +93,7 @@ def load(directory: str | Path) -> Run:
     if not (folder / HISTORY).is_file():
         raise CheckpointError(f"{folder} holds no run: there is no {HISTORY}")
     stored = json.loads((folder / HISTORY).read_text())
-    history = from_rows(stored["rows"])
+    history = from_rows(stored["rows"], stored.get("better"))
     whole = (folder / MODEL).is_file()  # not of a run that was killed before its end
     variables = model.load(folder / MODEL) if whole else Variables({}, {})
     had_users = any(name.startswith("users_") for row in history.rows for name in row)

@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fedloom.algorithms import Method
+from fedloom.combine.weighting import with_directions
 from fedloom.data import FederatedData
+from fedloom.direction import require_direction
 from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import DivergedError, UnknownName, choose, require, warn, whole
@@ -106,7 +108,9 @@ def train(
     if watching and not task.client:
         measures = [f"{split}_{metric}" for split in settings.splits for metric in measured(task, data)]
         choose("monitor, which target and patience look at,", stop.monitor, dict.fromkeys(measures))
-    algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]
+    if watching:
+        require_direction(stop.monitor, task.directions)
+    algorithms = [with_directions(algorithm.sized(len(data)), task.directions) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)

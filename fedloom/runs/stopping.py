@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedloom.data.partition.partition import counted
+from fedloom.direction import metric_of
 from fedloom.errors import number, whole
-from fedloom.runs.history import History, lower_is_better
+from fedloom.runs.history import History
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Stop:
         if self.patience is not None:
             whole("patience", self.patience, 1)
         if self.target is not None:
-            share = self.monitor.endswith("accuracy")
+            share = metric_of(self.monitor) == "accuracy"
             need = "between 0 and 1, such as 0.97" if share else "a number"
             number("target", self.target, need, lambda target: not share or 0 <= target <= 1)
 
@@ -53,7 +54,7 @@ class Stop:
         row = history.rows[-1]
         if self.target is not None:
             value = history.last(self.monitor)
-            if value <= self.target if lower_is_better(self.monitor) else value >= self.target:
+            if value >= self.target if history.rises(self.monitor) else value <= self.target:
                 return f"{self.monitor.replace('_', ' ')} reached {self.target:g}"
         if row["round"] >= self.rounds:
             return f"did {counted(int(row['round']), 'round', 'rounds')}"

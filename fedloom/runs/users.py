@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedloom.direction import BUILT_IN, Better, Directions, direction_of
 from fedloom.errors import UnknownName
-from fedloom.runs.history import lower_is_better
 
 WORST = 0.1  # the share of users that do worst
 QUANTILES = (0.1, 0.5, 0.9)
@@ -79,9 +79,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
     return Users({name: tuple(values) for name, values in arrays.items()})
 
 
-def summary(row: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Of each measure of a round's users: the mean, quantiles, and the mean over the tenth that does worst. Who has
-    nothing to be measured on, or whose model has ceased to be numbers, does not count.
+def summary(row: Mapping[str, np.ndarray], directions: Directions = BUILT_IN) -> dict[str, float]:
+    """Return statistics of each metric over a round's clients: the mean, quantiles and, where the metric has a
+    direction, the mean over the tenth that does worst. A client without a finite value does not count.
 
     >>> row = {"client": np.arange(10), "after_accuracy": np.arange(10) / 10}
     >>> found = summary(row)
@@ -94,19 +94,20 @@ def summary(row: Mapping[str, np.ndarray]) -> dict[str, float]:
         if len(real):
             told[f"users_{name}"] = float(real.mean())
             told |= {f"users_{name}_q{round(100 * q)}": float(np.quantile(real, q)) for q in QUANTILES}
-            told[f"users_{name}_worst"] = worst(name, real)
+            if better := direction_of(name, directions):
+                told[f"users_{name}_worst"] = worst(real, better)
     return told
 
 
-def worst(name: str, values: np.ndarray) -> float:
-    """The mean of a measure over the tenth of users that does worst, at least one.
+def worst(values: np.ndarray, better: Better) -> float:
+    """Return the mean of a metric over the tenth of users that does worst, at least one.
 
-    >>> worst("after_accuracy", np.array([0.9, 0.2, np.nan, 0.5]))
+    >>> worst(np.array([0.9, 0.2, np.nan, 0.5]), better="higher")
     0.2
     """
     real = np.sort(values[np.isfinite(values)])
     many = max(1, round(WORST * len(real)))
-    return float((real[-many:] if lower_is_better(name) else real[:many]).mean())
+    return float((real[-many:] if better == "lower" else real[:many]).mean())
 
 
 def present(row: Mapping[str, np.ndarray], many: int) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from fedloom.tasks.from_function import from_function
 from fedloom.tasks.from_keras import from_keras
 from fedloom.tasks.from_torch import from_torch
 from fedloom.tasks.logistic import logistic
+from fedloom.tasks.metric import Metric, metric
 from fedloom.tasks.mixed import mixed
 from fedloom.tasks.objective import Objective, objective
 from fedloom.tasks.rescaled import rescaled
@@ -18,6 +19,7 @@ from fedloom.tasks.two_nn import two_nn
 
 __all__ = [
     "Batch",
+    "Metric",
     "Objective",
     "Task",
     "Variables",
@@ -31,6 +33,7 @@ __all__ = [
     "from_keras",
     "from_torch",
     "logistic",
+    "metric",
     "mixed",
     "objective",
     "rescaled",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
 
     from fedloom.tasks.inputs import Inputs
-    from fedloom.tasks.objective import Losses, Objective
+    from fedloom.tasks.objective import Losses, Metrics, Objective
 
 AXIS = "batch"  # what layers that look at the whole batch (batch norm) call it
 
@@ -32,7 +32,7 @@ def from_equinox(
     loss: str | Objective | Losses = "cross_entropy",
     *,
     state: Any = None,
-    metrics: Mapping[str, Losses] | None = None,
+    metrics: Metrics | None = None,
     inputs: Inputs = None,
     name: str | None = None,
 ) -> Task:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
 
     from fedloom.tasks.inputs import Inputs
-    from fedloom.tasks.objective import Losses, Objective
+    from fedloom.tasks.objective import Losses, Metrics, Objective
 
 TRAINS, RESTS = ("train", "training", "is_training"), ("deterministic", "eval")
 """What the argument is called that tells a Linen module to train, or not to."""
@@ -34,7 +34,7 @@ def from_flax(
     *,
     inputs: Inputs = None,
     like: Any = None,
-    metrics: Mapping[str, Losses] | None = None,
+    metrics: Metrics | None = None,
     name: str | None = None,
 ) -> Task:
     """A task from a Flax module.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedloom.tasks.forms import applied
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
 
     from fedloom.tasks.inputs import Inputs
-    from fedloom.tasks.objective import Losses, Objective
+    from fedloom.tasks.objective import Losses, Metrics, Objective
 
 
 def from_function(
@@ -23,7 +23,7 @@ def from_function(
     apply: Callable[..., Any],
     loss: str | Objective | Losses = "cross_entropy",
     *,
-    metrics: Mapping[str, Losses] | None = None,
+    metrics: Metrics | None = None,
     inputs: Inputs = None,
     stateful: bool = False,
     name: str = "function",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
 
     from fedloom.tasks.inputs import Inputs
-    from fedloom.tasks.objective import Losses, Objective
+    from fedloom.tasks.objective import Losses, Metrics, Objective
 
 SEED = "seed_generator_state"  # what a Keras layer that draws random numbers calls its variable
 
@@ -29,7 +29,7 @@ def from_keras(
     model: Any,
     loss: str | Objective | Losses = "cross_entropy",
     *,
-    metrics: Mapping[str, Losses] | None = None,
+    metrics: Metrics | None = None,
     inputs: Inputs = None,
     name: str | None = None,
 ) -> Task:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
 
     from fedloom.tasks.inputs import Inputs
-    from fedloom.tasks.objective import Losses, Objective
+    from fedloom.tasks.objective import Losses, Metrics, Objective
 
 
 def from_torch(
     module: Any,
     loss: str | Objective | Losses = "cross_entropy",
     *,
-    metrics: Mapping[str, Losses] | None = None,
+    metrics: Metrics | None = None,
     inputs: Inputs = None,
     name: str | None = None,
 ) -> Task:

@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedloom.direction import Better, declared
 from fedloom.errors import ArgumentError, choose, require
+from fedloom.tasks.metric import Metric, named
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Key, PyTree
 
     Losses = Callable[[PyTree, Batch], Float[Array, " batch"]]
+    Metrics = Mapping[str, Losses | Metric]
     Apply = Callable[[Variables, Array, Key[Array, ""] | None], tuple[PyTree, PyTree]]
 
 
@@ -48,12 +51,14 @@ class Objective:
             see :class:`fedloom.tasks.Task`.
         fits: (shape of the outputs, shape of the labels, how many classes at least) → what they should be, or nothing.
         squashes: the activation that the loss has in itself, so that outputs must be without: ``softmax``, ``sigmoid``.
+        better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
     """
 
     loss: Losses
     metrics: Callable[[PyTree, Batch], dict[str, Float[Array, " batch"]]]
     fits: Callable[[PyTree, tuple[int, ...], int], str] = lambda outputs, labels, classes: ""  # noqa: ARG005
     squashes: str = ""
+    better: tuple[tuple[str, Better], ...] = ()
 
 
 def _classes() -> Objective:
@@ -155,13 +160,14 @@ OBJECTIVES: dict[str, Objective] = {
 }
 
 
-def objective(loss: str | Objective | Losses, metrics: Mapping[str, Losses] | None = None) -> Objective:
+def objective(loss: str | Objective | Losses, metrics: Metrics | None = None) -> Objective:
     """The objective of that name, or of a loss of one's own.
 
     Arguments:
         loss: ``cross_entropy`` (classes), ``binary_cross_entropy`` (each of several labels), ``squared_error``
             (numbers) or ``next_token`` (text); or a function (outputs, batch) → the loss of each example.
-        metrics: what else is measured, by name: functions (outputs, batch) → a value for each example.
+        metrics: what else is measured, by name: functions (outputs, batch) → one value for each example, or
+            :func:`fedloom.tasks.metric`, which also says whether a higher or a lower value is better.
 
     >>> objective("hinge")
     Traceback (most recent call last):
@@ -175,13 +181,24 @@ but is 'hinge'
         chosen = _own(chosen)
     if not metrics:
         return chosen
-    goal, others = chosen, dict(metrics)
+    goal, others = chosen, named(metrics)
 
     def measured(outputs: PyTree, batch: Batch) -> dict[str, Array]:
         found = goal.metrics(outputs, batch)
-        return found | {name: f(outputs, batch) * found["count"] for name, f in others.items()}
+        for name, one in others.items():
+            require(name not in found, "metrics", "named otherwise than what the loss measures already", name)
+            found[name] = per_example(name, one.function(outputs, batch), batch) * found["count"]
+        return found
 
-    return replace(goal, metrics=measured)
+    directions = declared({name: one.better for name, one in others.items()})
+    return replace(goal, metrics=measured, better=goal.better + directions)
+
+
+def per_example(name: str, values: Array, batch: Batch) -> Array:
+    """Return the values of a metric, if there is one for each example of the batch."""
+    shape, wanted = jnp.shape(values), (len(batch["x"]),)
+    require(shape == wanted, f'metrics["{name}"]', "one value for each example, of shape (batch,)", shape)
+    return values
 
 
 def _own(loss: Losses) -> Objective:
@@ -206,7 +223,7 @@ def supervised(
     apply: Apply,
     loss: str | Objective | Losses = "cross_entropy",
     *,
-    metrics: Mapping[str, Losses] | None = None,
+    metrics: Metrics | None = None,
     classes: int | None = None,
     give_back: Callable[[Variables], Any] | None = None,
     extra: Callable[[PyTree], tuple[PyTree, Array | float]] = lambda outputs: (outputs, 0.0),
@@ -241,4 +258,15 @@ def supervised(
     def predicted(variables: Variables, x: Array) -> PyTree:
         return extra(apply(variables, x, None)[0])[0]
 
-    return Task(name, init, losses, measured, classes, predicted, goal.fits, give_back, squashes=goal.squashes)
+    return Task(
+        name,
+        init,
+        losses,
+        measured,
+        classes,
+        predicted,
+        goal.fits,
+        give_back,
+        squashes=goal.squashes,
+        better=goal.better,
+    )

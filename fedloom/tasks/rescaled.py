@@ -30,4 +30,4 @@ def rescaled(task: Task, shift: float, scale: float, name: str) -> Task:
     def metrics(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
         return task.metrics(variables, seen(batch))
 
-    return Task(f"{task.name}, {name} inputs", task.init, loss, metrics, task.classes)
+    return Task(f"{task.name}, {name} inputs", task.init, loss, metrics, task.classes, better=task.better)

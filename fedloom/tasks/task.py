@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedloom.direction import BUILT_IN, Better, Directions
 from fedloom.trees import record
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Task:
         client: a client's examples by part → the client, which trains and judges by its own code (see
             :mod:`fedloom.clients`); there is then nothing to compile, and loss and metrics are never called.
         squashes: the activation that the loss has in itself, which outputs must be without.
+        better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
     """
 
     name: str
@@ -59,3 +61,9 @@ class Task:
     give_back: Callable[[Variables], Any] | None = None
     client: Callable[[dict[str, Batch]], Any] | None = None
     squashes: str = ""
+    better: tuple[tuple[str, Better], ...] = ()
+
+    @property
+    def directions(self) -> Directions:
+        """Whether a higher or a lower value is better, for each metric with a direction."""
+        return {**BUILT_IN, **dict(self.better)}

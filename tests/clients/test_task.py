@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import jax
 import numpy as np
 import pytest
@@ -45,6 +47,18 @@ def test_the_model_is_given_back_by_the_client_or_as_arrays() -> None:
     assert fl.clients.task(Pair).give_back(Variables({"a": np.float32(3), "b.c": np.zeros((2, 1))}, {})) == ["a", "b.c"]
     with pytest.raises(ArgumentError, match=r"one model, with params.w of shape \(\), but is 2 models"):
         fl.clients.task(LineClient).give_back(Variables({"w": np.zeros(2)}, {}))
+
+
+def test_a_class_of_clients_declares_which_way_its_metrics_improve() -> None:
+    class Measuring(LineClient):
+        better: ClassVar = {"f1": "higher", "distance": "lower"}
+
+    directions = fl.clients.task(Measuring).directions
+    assert (directions["f1"], directions["distance"], directions["loss"]) == ("higher", "lower", "lower")
+    assert "f1" not in fl.clients.task(LineClient).directions
+    Measuring.better = {"f1": "up"}
+    with pytest.raises(ArgumentError, match='better must be "higher" or "lower" for `f1`'):
+        fl.clients.task(Measuring)
 
 
 def test_nothing_is_compiled() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from fedloom.algorithms import fedavg
 from fedloom.combine import Replies, Weighting, by_accuracy, by_loss, by_size, excluding, reading, uniform
-from fedloom.combine.weighting import BySize
+from fedloom.combine.weighting import BySize, with_directions
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
-from fedloom.errors import ArgumentError, CheckpointError, UnknownName
+from fedloom.errors import ArgumentError, CheckpointError, UnknownDirection, UnknownName
 from fedloom.runs import run
 from fedloom.tasks import Variables, logistic
 from fedloom.trees import member, record
@@ -55,6 +55,19 @@ def test_whoever_is_far_below_the_mean_is_left_out() -> None:
 def test_for_a_loss_it_is_far_above() -> None:
     rule = excluding(z=1.0, among=uniform, metric="loss")
     assert rule.weigh(replies([0.1, 0.1, 0.1, 0.9], name="validation_loss_after")).tolist() == [1, 1, 1, 0]
+
+
+def test_clients_with_a_far_higher_error_are_excluded() -> None:
+    rule = excluding(z=1.0, among=uniform, metric="error")
+    assert rule.weigh(replies([0.1, 0.1, 0.1, 0.9], name="validation_error_after")).tolist() == [1, 1, 1, 0]
+
+
+def test_excluding_by_a_metric_without_a_direction_is_refused() -> None:
+    rule, told = excluding(metric="mae", among=uniform), replies([0.1, 0.1, 0.1, 0.9], name="validation_mae_after")
+    with pytest.raises(UnknownDirection, match="'validation_mae'"):
+        rule.weigh(told)
+    assert with_directions(rule, {"mae": "lower"}).weigh(told).tolist() == [1, 1, 1, 0]
+    assert with_directions(rule, {"mae": "higher"}).weigh(told).tolist() == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("values", [[0.5], [0.3, 0.3, 0.3], [0.0, 0.0], [0.1] * 7, [0.0, 1.0]])

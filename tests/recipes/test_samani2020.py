@@ -30,9 +30,9 @@ def test_the_table_is_of_users() -> None:
 
 
 def test_the_worst_tenth_is_at_least_one() -> None:
-    assert worst("accuracy", np.array([0.9, 0.2, np.nan, 0.5])) == 0.2
-    np.testing.assert_allclose(worst("accuracy", np.linspace(0, 1, 20)), 1 / 38)
-    assert worst("loss", np.array([0.9, 0.2, np.inf, 0.5])) == 0.9
+    assert worst(np.array([0.9, 0.2, np.nan, 0.5]), "higher") == 0.2
+    np.testing.assert_allclose(worst(np.linspace(0, 1, 20), "higher"), 1 / 38)
+    assert worst(np.array([0.9, 0.2, np.inf, 0.5]), "lower") == 0.9
 
 
 def test_nothing_recorded_is_nothing_said() -> None:
