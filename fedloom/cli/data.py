@@ -117,6 +117,7 @@ def table(about: Description) -> Table:
     found = about.summary()
     shown = Table(title=Text(about.name), title_justify="left", show_header=False)
     shown.add_row("an example", about.example)
+    shown.add_row("models see", about.inputs)
     shown.add_row("clients", f"{about.clients:,}")
     for part, (owned, nobodys) in about.parts.items():
         whose = f" ({owned:,} of clients, {nobodys:,} of nobody)" if owned and nobodys else ""

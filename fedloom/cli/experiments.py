@@ -179,8 +179,9 @@ def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequ
     except OSError as error:
         raise FedloomError(f"the folder {folder} cannot be made ({error.strerror})") from error
     picture(data, folder / CLIENTS)
-    if manner.shows and data.note:
-        errors.print(f"{data.name}: {data.note}", style="dim", soft_wrap=True, highlight=False)
+    if manner.shows:
+        line = "; ".join(text for text in (data.inputs, data.note) if text)
+        errors.print(f"{data.name}: {line}", style="dim", soft_wrap=True, highlight=False)
     return data
 
 

@@ -6,20 +6,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedloom.tasks.inputs import seen
+from fedloom.tasks.inputs import is_integer, seen
 
 Inputs = tuple[int, ...] | Callable[[np.ndarray], np.ndarray] | None
 """The shape of an example that a model wants, or a function from the column x to what it wants."""
 
 
 def looked(x: np.ndarray, inputs: Inputs = None, *, channels_first: bool = False) -> np.ndarray:
-    """What a compiled model sees (:mod:`fedloom.tasks.inputs`), in NumPy; whole numbers other than pixels stay whole.
+    """Return in NumPy what a compiled model sees (:mod:`fedloom.tasks.inputs`): integers that are no pixels stay so.
 
     >>> looked(np.full((2, 28, 28), 255, np.uint8), (1, 28, 28))[0, 0, 0, :3]
     array([1., 1., 1.], dtype=float32)
     """
     if callable(inputs):
         return inputs(x)
-    whole = x.dtype.kind in "iu" and x.dtype != np.uint8
-    arranged = seen(inputs, tokens=whole, channels_first=channels_first)(x)  # type: ignore[arg-type]
-    return np.asarray(arranged, np.int32 if whole else np.float32)
+    arranged = seen(inputs, channels_first=channels_first)(x)  # type: ignore[arg-type]
+    return np.asarray(arranged, np.int32 if is_integer(x) else np.float32)  # type: ignore[arg-type]

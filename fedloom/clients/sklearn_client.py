@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedloom.clients.client import Answer, Broadcast, Weights
+from fedloom.data.inputs import white
 from fedloom.errors import ArgumentError, require
 from fedloom.tasks.task import Batch
 
@@ -93,7 +94,7 @@ class SklearnClient:
         """Flat examples with 64 bits, which is what linear models compute with once they have begun so."""
         x, y = self.examples[part]["x"], np.asarray(self.examples[part]["y"])
         flat = x.reshape(len(x), -1).astype(np.float64)
-        return flat / 255 if x.dtype == np.uint8 else flat, y
+        return flat / (white(x.dtype) or 1), y
 
 
 def learnt(estimator: Any) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import numpy as np
 from fedloom.clients.client import Answer, Broadcast, Weights
 from fedloom.clients.inputs import Inputs, looked
 from fedloom.clients.judging import judged
+from fedloom.tasks.modes import in_eval_mode, train_except
 from fedloom.tasks.task import Batch
 from fedloom.tasks.user_model import library
 
@@ -20,7 +21,7 @@ class TorchClient:
 
     Arguments:
         module: the model; its parameters and floating-point buffers are what is exchanged, other buffers begin anew in
-            each round.
+            each round. Parts that are in eval mode stay in it; one that is so as a whole is trained in training mode.
         examples: the client's, by part.
         loss: (outputs, labels) → the mean loss; cross-entropy by default.
         optimizer: (parameters, lr) → an optimiser, anew in each round; SGD by default.
@@ -41,6 +42,7 @@ class TorchClient:
     ) -> None:
         self.torch = torch = library("torch", "torch")
         self.module, self.examples, self.device = deepcopy(module).to(device), examples, device
+        self.resting = in_eval_mode(self.module)
         self.loss = loss or torch.nn.functional.cross_entropy
         self.optimizer = optimizer or (lambda parameters, lr: torch.optim.SGD(parameters, lr))
         self.inputs = inputs
@@ -57,7 +59,7 @@ class TorchClient:
         x, y = self._batch(mine)
         self.torch.manual_seed(broadcast.seed)
         optimizer = self.optimizer([p for p in self.module.parameters() if p.requires_grad], broadcast.lr)
-        self.module.train()
+        train_except(self.module, self.resting)
         for chosen in broadcast.batches(len(y)):
             rows = self.torch.from_numpy(np.array(chosen))
             optimizer.zero_grad()

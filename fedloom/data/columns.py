@@ -10,12 +10,11 @@ from fedloom.errors import DataError
 
 
 def features(values: Any, name: str) -> np.ndarray:
-    """Numbers to learn from: bytes as they are, all else as ``float32``."""
+    """Return numbers to learn from, in the type that they have."""
     array = _array(values, name)
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} must hold numbers, all rows of one shape, but is of type {array.dtype}")
-    with np.errstate(over="ignore"):  # what becomes infinite is told of, with its row and client, later
-        return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+    return array
 
 
 def labels(values: Any, name: str) -> np.ndarray:

@@ -11,7 +11,9 @@ import numpy as np
 from fedloom.data.features import Features
 from fedloom.data.federated import FederatedData, check_columns, check_rows, told
 from fedloom.data.held import Held, held
+from fedloom.data.inputs import stored
 from fedloom.data.partition.partition import Columns, Deal, Examples, Partition, counted
+from fedloom.data.precision import warn_of_rounding
 from fedloom.data.split.split import JUDGED, TRAIN, Split
 from fedloom.errors import ArgumentError, DataError, whole
 
@@ -40,6 +42,8 @@ class Dataset:
             the training examples, their missing values (NaN) filled with the mean; ``None``: none.
         features: what those features are called, where they are columns of a table.
         note: what a reader would want to know of how it was read.
+        images: whether ``x`` is images, which models see as 0 to 1; other integers are used as they are. ``None``: see
+            :func:`fedloom.data.inputs.stored`, which also says in which type ``x`` is kept.
 
     >>> columns = {"x": np.arange(6.0), "y": np.array([0, 0, 0, 1, 1, 1])}
     >>> data = Dataset("toy", columns, classes=2, train=np.arange(6))
@@ -59,9 +63,15 @@ class Dataset:
     standardise: Bool[np.ndarray, " features"] | None = None
     features: Sequence[str] = ()
     note: str = ""
+    images: bool | None = None
 
     def __post_init__(self) -> None:
         check_columns(self.name, self.columns, self.classes)
+        if self.standardise is None:
+            x, images = stored(self.name, self.columns["x"], self.images)
+            if x is not self.columns["x"]:
+                object.__setattr__(self, "columns", {**self.columns, "x": x})
+            object.__setattr__(self, "images", images)
         n = len(self.columns["y"])
         check_rows(self.name, self.parts, n)
         users = self.users
@@ -144,6 +154,7 @@ class Dataset:
             note="; ".join(note for note in (*notes, having.note) if note),
             skew=scheme.skew if scheme else "",
             features=features,
+            images=bool(self.images),
         )
 
     def standardised(self, train: Int[np.ndarray, " train"]) -> tuple[Columns, Features]:
@@ -164,6 +175,7 @@ class Dataset:
         deviation = np.sqrt(squares / count)
         mean = np.where(self.standardise, mean, 0)
         scale = np.where(self.standardise & (deviation > 1e-12 * np.abs(mean)) & (deviation > 0), deviation, 1)
+        warn_of_rounding(self.name, "x", (x[:: max(1, len(x) // 4096)] - mean) / scale)
         scaled = np.empty(x.shape, np.float32)
         for start in range(0, len(x), step):
             rows = x[start : start + step]

@@ -26,6 +26,7 @@ class Description:
         counts: how many training examples of each class each client has; ``None`` where examples have no single class.
         class_names, client_names: what they are called; clients may have no names.
         example: the shape and type of one example.
+        inputs: what models see of it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Description:
     class_names: list[str]
     client_names: list[str]
     example: str
+    inputs: str
 
     @property
     def entropies(self) -> Float[np.ndarray, " clients"] | None:
@@ -48,6 +50,7 @@ class Description:
         found: dict[str, Any] = {
             "data": self.name,
             "example": self.example,
+            "inputs": self.inputs,
             "clients": self.clients,
             "examples": {part: owned + nobodys for part, (owned, nobodys) in self.parts.items()},
             "size_min": int(self.sizes.min()),
@@ -91,7 +94,16 @@ def describe(data: FederatedData) -> Description:
     shape = " × ".join(map(str, x.shape[1:])) or "1"
     example = f"{shape} {x.dtype}"
     return Description(
-        data.name, data.note, len(data), parts, train.size, counts, names, list(data.client_names), example
+        data.name,
+        data.note,
+        len(data),
+        parts,
+        train.size,
+        counts,
+        names,
+        list(data.client_names),
+        example,
+        data.inputs,
     )
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from fedloom.data.features import Features
+from fedloom.data.inputs import described, stored
 from fedloom.data.order import gather
 from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError, UnknownName, whole
@@ -49,7 +50,8 @@ class FederatedData:
     for each part, so a million clients cost a few integers each.
 
     Arguments:
-        columns: ``x`` and ``y``, one row an example; whatever type the source has (images stay ``uint8``).
+        columns: ``x`` and ``y``, one row an example; the type of ``x`` says whether it is images
+            (``uint8``, ``uint16``), integers (signed) or other numbers (floats).
         classes: how many classes the labels ``y`` count; 1 where they are numbers to be predicted.
         index: example numbers, each client's together.
         clients: the part's name (``train``, ``validation``, ``test``) → the range of ``index`` of every client.
@@ -58,6 +60,7 @@ class FederatedData:
         note: what a reader would want to know of how it was made.
         skew: what was done to clients' inputs, where something was.
         features: what the columns of a table are called, and were shifted and scaled by.
+        images: whether ``x`` is images; ``None``: see :func:`fedloom.data.inputs.stored`.
 
     >>> columns = {"x": np.zeros((4, 2), np.uint8), "y": np.array([0, 1, 1, 0])}
     >>> data = FederatedData("toy", columns, 2, np.arange(4), {"train": Ranges(np.array([0, 1]), np.array([1, 3]))}, {})
@@ -76,9 +79,14 @@ class FederatedData:
     note: str = ""
     skew: str = ""
     features: Features | None = None
+    images: bool | None = None
 
     def __post_init__(self) -> None:
         check_columns(self.name, self.columns, self.classes)
+        x, images = stored(self.name, self.columns["x"], self.images)
+        if x is not self.columns["x"]:
+            object.__setattr__(self, "columns", {**self.columns, "x": x})
+        object.__setattr__(self, "images", images)
         self._check_ranges()
         self._check_values()
 
@@ -88,6 +96,11 @@ class FederatedData:
 
     def __len__(self) -> int:
         return len(self.clients["train"].size)
+
+    @property
+    def inputs(self) -> str:
+        """What models see of the column ``x``, in one line."""
+        return described(self.columns["x"], bool(self.images), self.features is not None)
 
     @property
     def splits(self) -> tuple[str, ...]:

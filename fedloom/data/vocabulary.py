@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxtyping import Int, UInt8
+    from jaxtyping import Int, Int8
 
 CHARACTERS = "\n !\"&'(),-./0123456789:;?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]_abcdefghijklmnopqrstuvwxyz{"
 PADDING = 0
@@ -19,8 +19,8 @@ SIZE = len(CHARACTERS) + 2
 NAMES = ("padding", "newline", "space", *CHARACTERS[2:], "unknown")
 
 
-def _table() -> UInt8[np.ndarray, " 128"]:
-    table = np.full(128, UNKNOWN, np.uint8)
+def _table() -> Int8[np.ndarray, " 128"]:
+    table = np.full(128, UNKNOWN, np.int8)
     table[[ord(character) for character in CHARACTERS]] = np.arange(1, UNKNOWN)
     return table
 
@@ -28,7 +28,7 @@ def _table() -> UInt8[np.ndarray, " 128"]:
 TABLE = _table()
 
 
-def encode(text: str) -> UInt8[np.ndarray, " characters"]:
+def encode(text: str) -> Int8[np.ndarray, " characters"]:
     """The code of each character.
 
     >>> encode("To be…").tolist()

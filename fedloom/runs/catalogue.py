@@ -12,6 +12,7 @@ import fedloom.data.vocabulary as vocabulary
 from fedloom.algorithms import SERVERS
 from fedloom.combine import Combiner, Weighting, by_accuracy, by_loss, by_size, mean, median, trimmed, uniform
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
+from fedloom.data.inputs import white
 from fedloom.data.sources.emnist import SPLITS as EMNIST
 from fedloom.errors import DataError, require
 from fedloom.tasks import Task, char_lstm, cifar_cnn, cnn, logistic, two_nn
@@ -64,6 +65,11 @@ def _cifar_cnn(data: FederatedData) -> Task:
     shape = _judged_once("cifar-cnn", data).columns["x"].shape[1:]
     if shape != (32, 32, 3):
         raise DataError(f"the model cifar-cnn crops images of 32 × 32 × 3, but an example of {data.name} has {shape}")
+    if white(data.columns["x"].dtype) != 255:
+        raise DataError(
+            f"the model cifar-cnn changes the brightness of pixels from 0 to 255, but {data.name} holds {data.inputs}: "
+            "store its images as uint8"
+        )
     return cifar_cnn(data.classes)
 
 
@@ -82,7 +88,7 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
 
 def _standard(data: FederatedData) -> tuple[float, float]:
     x = data.columns["x"][data.examples("train")]
-    mean, deviation = (round(float(a) / 255, 4) for a in (x.mean(dtype=np.float64), x.std(dtype=np.float64)))
+    mean, deviation = (round(float(a) / white(x.dtype), 4) for a in (x.mean(dtype=np.float64), x.std(dtype=np.float64)))
     require(deviation > 0, "inputs", f"unit or centred: all pixels of {data.name} are the same", "standard")
     return mean, deviation
 

@@ -14,6 +14,7 @@ import numpy as np
 from fedloom.algorithms import Method, server
 from fedloom.combine import Combiner, Weighting, clipped, excluding
 from fedloom.data import FederatedData
+from fedloom.data.inputs import white
 from fedloom.engines import Engine, compiled, ray
 from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
@@ -48,6 +49,9 @@ class Experiment:
     step: int | None = about("rows from one window to the next", None, missing="window", group="Data")
     image_size: int = about("images are cropped and scaled to this many pixels square", 32, group="Data")
     colours: str = about("images in rgb or grey", "rgb", group="Data")
+    images: str = about(
+        "whether arrays (.npz, HDF5) are images, which become 0 to 1: auto, yes or no", "auto", group="Data"
+    )
     unreadable: str = about("an unreadable image is an error, or skip it", "error", group="Data")
     partition: str = about("how examples are dealt to clients: see fedloom list", "auto", group="Clients")
     clients: int = about("K, how many clients there are (natural: all users)", 100, group="Clients")
@@ -146,6 +150,7 @@ class Experiment:
             choose("partition", self.partition, LISTING["partition"])
         for name, choices in (
             ("colours", "rgb grey"),
+            ("images", "auto yes no"),
             ("unreadable", "error skip"),
             ("pool", "no yes"),
             ("users", "no yes"),
@@ -238,7 +243,7 @@ class Experiment:
         """The task, for the shapes and classes of the data."""
         task = choose("model", self.model, MODELS)(data)
         if self.inputs != "unit":
-            good = data.columns["x"].dtype == np.uint8 and self.model not in ("cifar-cnn", "lstm", "lstm-plain")
+            good = white(data.columns["x"].dtype) > 0 and self.model not in ("cifar-cnn", "lstm", "lstm-plain")
             needed = f"left alone with {self.model} on {data.name}, which sees no plain pixels"
             require(good, "inputs", needed, self.inputs)
             task = rescaled(task, *INPUTS[self.inputs](data), self.inputs)

@@ -20,11 +20,14 @@ from fedloom.trees import listed
 PARTITION = ".safetensors"
 TABLE = ("label", "user", "drop", "categorical", "delimiter", "decimal", "window", "step")
 IMAGES = ("image_size", "colours", "unreadable")
+ARRAYS = ("images",)
 OPTIONS = {
-    "data": TABLE + IMAGES,
+    "data": TABLE + IMAGES + ARRAYS,
     "partition": ("clients", "most", "shards", "alpha", "sigma", "exponent", "labels_each", "affinity"),
 }
 """Options of which a data set or a partition uses some and not others."""
+DECLARED = {"auto": None, "yes": True, "no": False}
+"""Whether arrays are images → the argument of the readers."""
 
 SCHEMES: dict[str, tuple[tuple[str, ...], Callable[[Experiment], Partition]]] = {
     "natural": (("most",), lambda e: partition.natural(least=e.least, most=e.most)),
@@ -153,8 +156,8 @@ def _folder(e: Experiment, path: Path) -> Dataset:
 
 READERS: tuple[tuple[tuple[str, ...], tuple[str, ...], Callable[[Experiment, Path], Dataset]], ...] = (
     ((".csv", ".tsv", ".txt", ".data"), TABLE, _table),
-    ((".npz",), (), lambda e, path: npz(path)),  # noqa: ARG005
-    ((".h5", ".hdf5"), (), lambda e, path: hdf5(path)),  # noqa: ARG005
+    ((".npz",), ARRAYS, lambda e, path: npz(path, images=DECLARED[e.images])),
+    ((".h5", ".hdf5"), ARRAYS, lambda e, path: hdf5(path, images=DECLARED[e.images])),
     ((".json",), (), lambda e, path: leaf(path)),  # noqa: ARG005
     (("", ".tar", ".tgz", ".zip"), IMAGES, _folder),
 )

@@ -11,12 +11,18 @@ import numpy as np
 from jax import lax
 
 from fedloom.tasks.convolve import convolve
+from fedloom.tasks.inputs import is_integer
 from fedloom.tasks.layers import SMALL, fused
 from fedloom.tasks.pooling import MOST, Window, largest
 from fedloom.tasks.rewriting import Operation, Rule, rewritten
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, PyTree
+    from jaxtyping import Array, Key, PyTree
+
+    from fedloom.tasks.task import Variables
+
+UNTRACEABLE = (TypeError, ValueError, RuntimeError, AssertionError)
+"""The errors by which libraries refuse a type of numbers."""
 
 LARGE = 2**12  # numbers in a matrix from which its gradient's form is worth a thought
 
@@ -29,14 +35,31 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 
 def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Callable[..., Any]:
-    """A model as a task applies it, its operations in fast forms.
+    """Return a model as a task applies it, its operations in fast forms.
 
-    Arguments:
+    Integers that are no images go to the model as integers. If the model cannot be traced with integers, it needs
+    floats (a convolution, for example), and gets floats of the same value. If it cannot be traced with these either,
+    the error is that of the integers.
+
+    Args:
         forward: (parameters, state, what the model sees, key) → (outputs, new state).
         look: the column x → what the model sees.
     """
     quick = fast(forward)
-    return lambda variables, x, key: quick(variables.params, variables.state, look(x), key)
+
+    def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
+        view = look(x)
+        if not (is_integer(x) and jnp.issubdtype(view.dtype, jnp.integer)):
+            return quick(variables.params, variables.state, view, key)
+        try:
+            return quick(variables.params, variables.state, view, key)
+        except UNTRACEABLE as error:
+            try:
+                return quick(variables.params, variables.state, view.astype(float), key)
+            except UNTRACEABLE:
+                raise error from None
+
+    return apply
 
 
 def _convolution(operation: Operation, x: Array, w: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedloom.errors import require
 from fedloom.tasks.forms import applied
-from fedloom.tasks.inputs import seen
+from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
@@ -59,7 +59,7 @@ def from_equinox(
     types, buffers = {n: jax.dtypes.canonicalize_dtype(a.dtype) for n, a in own.items()}, whole_as_float(own)
     shapes = {n: a.shape for n, a in flatten(Variables(params, buffers)).items()}
     draws = "key" in inspect.signature(type(module).__call__).parameters
-    look = seen(inputs, tokens=loss == "next_token")
+    look = seen(inputs, tokens=tokens_of(loss))
 
     def whole(params: Mapping[str, Array], buffers: Mapping[str, Array]) -> tuple[Any, Any]:
         mine = jax.tree.unflatten(shape["params"], list(params.values()))

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedloom.errors import ArgumentError, require
 from fedloom.tasks.forms import applied
-from fedloom.tasks.inputs import seen
+from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import as_before, library, restored, trained, whole_as_float
@@ -53,7 +53,7 @@ def from_flax(
     flax = library("flax", "flax")
     library("flax.linen", "flax")
     nnx = library("flax.nnx", "flax")
-    look = seen(inputs, tokens=loss == "next_token")
+    look = seen(inputs, tokens=tokens_of(loss))
     called = name or type(module).__name__
     if isinstance(module, flax.linen.Module):
         init, forward, give_back = _linen(module, _example(inputs, like, look))
@@ -64,7 +64,7 @@ def from_flax(
 
 
 def _example(inputs: Inputs, like: Any, look: Callable[[Array], Array]) -> Array:
-    """A batch of one, as the module sees it."""
+    """Return a batch of one, as the module sees it; of zeros if only its shape is known."""
     if like is None and not isinstance(inputs, tuple):
         raise ArgumentError("inputs", "the shape of an example, from which a Linen module takes its own", inputs)
     return look(jnp.zeros((1, *inputs)) if isinstance(inputs, tuple) else jnp.asarray(like)[None])

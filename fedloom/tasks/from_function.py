@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedloom.tasks.forms import applied
-from fedloom.tasks.inputs import seen
+from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import restored
@@ -44,7 +44,7 @@ def from_function(
     >>> linear.outputs(linear.init(jax.random.key(0)), jnp.ones((2, 3))).tolist()
     [0.0, 0.0]
     """
-    look = seen(inputs, tokens=loss == "next_token")
+    look = seen(inputs, tokens=tokens_of(loss))
 
     def begin(key: Key[Array, ""]) -> Variables:
         return Variables(*init(key)) if stateful else Variables(init(key), {})

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedloom.errors import require
 from fedloom.tasks.forms import applied
-from fedloom.tasks.inputs import seen
+from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
@@ -60,8 +60,8 @@ def from_keras(
     state = whole_as_float(dict(zip(others, map(np.asarray, kept), strict=True)))
     types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in zip(others, kept, strict=True)}
     shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
-    whole = loss == "next_token" or _wants_whole(model)
-    look = seen(inputs if inputs is not None else shape_of(model), tokens=whole)
+    lookup = f"the first layer of {model.name}" if _takes_integers(model) else ""
+    look = seen(inputs if inputs is not None else shape_of(model), tokens=tokens_of(loss) or lookup)
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
         return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
@@ -111,8 +111,8 @@ def shape_of(model: Any) -> tuple[int, ...] | None:
     return shape[1:]
 
 
-def _wants_whole(model: Any) -> bool:
-    """Whether a model says that its input is whole numbers, or looks them up in a table at once."""
+def _takes_integers(model: Any) -> bool:
+    """Return whether a model's input has an integer type or goes into an embedding, for which Keras rounds floats."""
     given = getattr(model, "inputs", None) or []
     first = next((layer for layer in model.layers if type(layer).__name__ != "InputLayer"), None)
     return any("int" in str(i.dtype) for i in given) or type(first).__name__ == "Embedding"

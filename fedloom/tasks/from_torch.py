@@ -15,7 +15,8 @@ import numpy as np
 
 from fedloom.errors import ArgumentError, require
 from fedloom.tasks.forms import applied
-from fedloom.tasks.inputs import seen
+from fedloom.tasks.inputs import seen, tokens_of
+from fedloom.tasks.modes import in_eval_mode, restored_modes
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.recurrence import STEPS, recurrent
 from fedloom.tasks.task import Task, Variables
@@ -38,9 +39,11 @@ def from_torch(
 ) -> Task:
     """A task from a PyTorch module, which begins with the weights that the module has.
 
-    Parameters that require no gradient stay as they are; dropout draws from the run's seed; the statistics of batch
-    norm are averaged, or kept by each client with :func:`fedloom.fedbn`. ``task.give_back(run.variables)`` is the
-    module itself with the trained weights, whose ``state_dict()`` can be saved as any other.
+    Parameters that require no gradient stay as they are. Parts of the module that are in eval mode stay in it, so that
+    ``module.norm.eval()`` freezes the statistics of a batch norm; a module that is in eval mode as a whole is trained
+    in training mode. Dropout draws from the run's seed. Buffers, such as the statistics of batch norm, are averaged, or
+    kept by each client with :func:`fedloom.fedbn`. ``task.give_back(run.variables)`` is the module itself with the
+    trained weights, whose ``state_dict()`` can be saved as any other.
 
     Arguments:
         module: the model; its outputs are logits, not probabilities.
@@ -60,24 +63,25 @@ def from_torch(
     types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in buffers.items()}
     state = whole_as_float(buffers)
     shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
-    look = seen(inputs, tokens=loss == "next_token" or _wants_whole(module), channels_first=True)
+    look, resting = seen(inputs, tokens=tokens_of(loss), channels_first=True), in_eval_mode(module)
+    reader = _reader(module, list(kept))
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
         return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
 
     def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
         tensor, world = library("torchax.tensor", "torch"), _world()
-        with _mode(module, key is not None), _inside(world, key):
+        with restored_modes(module, key is not None, resting), _inside(world, key):
             wrap = lambda a: tensor.Tensor(jnp.asarray(a), world)  # noqa: E731
-            given = {n: wrap(a) for n, a in params.items()}
-            aside = {n: wrap(a) for n, a in as_before(state, types).items()}
+            tensors = {f"module.{n}": wrap(a) for n, a in {**params, **as_before(state, types)}.items()}
             try:
-                found = torch.func.functional_call(module, {**given, **aside}, (wrap(x),))
+                with _attributes_kept(module):
+                    found, after = torch.func.functional_call(reader, tensors, (wrap(x),))
             except (tensor.OperatorNotFound, jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
                 need = "made of operations that can be compiled, or trained as it is (TorchClient)"
                 raise ArgumentError("module", need, Told(f"not: {str(error).splitlines()[0]}")) from error
             outputs = jax.tree.map(lambda t: t.jax(), found, is_leaf=lambda t: hasattr(t, "jax"))
-            fresh = {n: t.jax() for n, t in aside.items()}
+            fresh = {n: t.jax() for n, t in after.items()}
         return outputs, whole_as_float(fresh)
 
     def give_back(variables: Variables) -> Any:
@@ -92,12 +96,6 @@ def from_torch(
     return supervised(
         name or type(module).__name__, init, applied(forward, look), loss, metrics=metrics, give_back=give_back
     )
-
-
-def _wants_whole(module: Any) -> bool:
-    """Whether the first of a module's parts that has parameters looks whole numbers up in a table."""
-    parts = (part for part in module.modules() if any(True for _ in part.parameters(recurse=False)))
-    return type(next(parts)).__name__ in ("Embedding", "EmbeddingBag")
 
 
 def _numbers(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -169,13 +167,47 @@ def _inside(world: Any, key: Key[Array, ""] | None) -> Iterator[None]:
         yield
 
 
+def _reader(module: Any, names: list[str]) -> Any:
+    """Return a module that gives the outputs of another, and what its parameters and buffers of some names then are:
+    some modules change a buffer in its place, others assign a new one.
+    """
+    base: Any = library("torch.nn", "torch").Module
+
+    class Reader(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Any) -> tuple[Any, dict[str, Any]]:
+            outputs = self.module(x)
+            own = self.module
+            after = dict(own.named_parameters(remove_duplicate=False)) | dict(own.named_buffers(remove_duplicate=False))
+            return outputs, {n: after[n] for n in names}
+
+    return Reader()
+
+
 @contextmanager
-def _mode(module: Any, training: bool) -> Iterator[None]:
-    """Inside, every part of the module that follows is in training or not; after it, each is as it was."""
-    before = {part: part.training for part in module.modules()}
-    module.train(training)
+def _attributes_kept(module: Any) -> Iterator[None]:
+    """Inside, a module may assign to its attributes; after it, they are as before.
+
+    Raises:
+        ArgumentError: a number or a tensor is no longer what it was, which would be lost.
+    """
+    torch = library("torch", "torch")
+    before = {part: dict(vars(part)) for part in module.modules()}
+    lost = []
     try:
         yield
     finally:
-        for part, mode in before.items():
-            part.training = mode
+        for part, attributes in before.items():
+            now = vars(part)
+            changed = [n for n, a in attributes.items() if n not in now or now[n] is not a]
+            for name in [n for n in now if n not in attributes]:
+                del now[name]
+            now.update({n: attributes[n] for n in changed})
+            numbers = [n for n in changed if isinstance(attributes[n], int | float | torch.Tensor)]
+            lost += [(type(part).__name__, n) for n in numbers]
+    for part_name, name in lost[:1]:
+        need = f"one that keeps what it changes in buffers (register_buffer({name!r}, …))"
+        raise ArgumentError("module", need, Told(f"one whose {part_name} assigns to self.{name} when it is called"))

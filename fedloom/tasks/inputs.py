@@ -1,4 +1,4 @@
-"""Inputs: what a model sees of a batch's column ``x``."""
+"""Inputs: what a model sees of a batch's column ``x``, whose type says what it is (:mod:`fedloom.data.inputs`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
+from fedloom.data.inputs import white
 from fedloom.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -17,18 +18,39 @@ if TYPE_CHECKING:
 
 
 def as_float(x: Array) -> Float[Array, ...]:
-    """Pixels as numbers between 0 and 1; anything else as it is. Images stay bytes until they get here."""
-    return x.astype(float) / 255 if x.dtype == jnp.uint8 else x.astype(float)
+    """Return pixels (``uint8``, ``uint16``) as numbers between 0 and 1, and other numbers as floats, unscaled."""
+    most = white(x.dtype)
+    return x.astype(float) / most if most else x.astype(float)
 
 
-def seen(inputs: Inputs, *, tokens: bool = False, channels_first: bool = False) -> Callable[[Array], Array]:
-    """What makes of a column ``x`` what a model sees: pixels are between 0 and 1, all else is as it is.
+def as_declared(x: Array) -> Array:
+    """Return pixels as numbers between 0 and 1, integers as ``int32``, and floats as they are.
 
-    Arguments:
+    >>> as_declared(np.array([[3, 200]], np.int16)).dtype
+    dtype('int32')
+    """
+    return x.astype(jnp.int32) if is_integer(x) else as_float(x)
+
+
+def is_integer(x: Array) -> bool:
+    """Return whether a column holds integers that are no pixels."""
+    return bool(jnp.issubdtype(x.dtype, jnp.integer)) and not white(x.dtype)
+
+
+def tokens_of(loss: object) -> str:
+    """Return what takes x for the numbers of tokens, if a loss does."""
+    return f"the loss {loss}" if loss == "next_token" else ""
+
+
+def seen(inputs: Inputs, *, tokens: str = "", channels_first: bool = False) -> Callable[[Array], Array]:
+    """Return a function from the column ``x`` to what a model sees of it.
+
+    Args:
         inputs: the shape of an example that the model wants, or a function from the column's rows to what it wants;
-            ``None``: as they are.
-        tokens: whether they are numbers of tokens.
-        channels_first: whether a model that wants other axes of an image wants its colours first.
+            ``None``: they keep their shape.
+        tokens: what takes x for the numbers of tokens, such as the loss ``next_token``; nothing if x is what its type
+            says.
+        channels_first: whether a model that wants other axes of an image wants its channels first.
 
     >>> seen((1, 28, 28))(np.zeros((5, 28, 28), np.uint8)).shape
     (5, 1, 28, 28)
@@ -40,7 +62,9 @@ def seen(inputs: Inputs, *, tokens: bool = False, channels_first: bool = False) 
         return inputs
 
     def arranged(x: Array) -> Array:
-        x = x.astype(jnp.int32) if tokens else as_float(x)
+        if tokens and jnp.issubdtype(x.dtype, jnp.floating):
+            raise ArgumentError("x", f"integers, which {tokens} takes for the numbers of tokens", str(x.dtype))
+        x = x.astype(jnp.int32) if tokens else as_declared(x)
         mine = x.shape[1:]
         if inputs is None or mine == inputs:
             return x

@@ -59,7 +59,7 @@ def test_the_fingerprint_tells_data_apart(generated: Make) -> None:
 
 def test_a_million_clients_cost_a_few_integers_each() -> None:
     k = 1_000_000
-    columns = {"x": np.zeros((k, 1), np.uint8), "y": np.zeros(k, np.uint8)}
+    columns = {"x": np.zeros((k, 1), np.int8), "y": np.zeros(k, np.uint8)}
     ranges = Ranges(np.arange(k, dtype=np.int32), np.ones(k, np.int32))
     data = FederatedData("many", columns, 1, np.arange(k, dtype=np.int32), {"train": ranges}, {})
     own = data.index.nbytes + ranges.start.nbytes + ranges.size.nbytes

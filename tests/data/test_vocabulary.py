@@ -16,7 +16,7 @@ def test_the_characters_are_those_of_the_plays() -> None:
 
 def test_every_character_has_a_code_of_its_own() -> None:
     codes = encode(CHARACTERS)
-    assert codes.dtype == np.uint8
+    assert codes.dtype == np.int8
     assert codes.tolist() == list(range(1, 83))
     assert decode(codes) == CHARACTERS
     assert (NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[82], NAMES[83]) == (

@@ -12,7 +12,7 @@ import pytest
 from user_models import LR, close, drawn, federated, stepped
 
 import fedloom as fl
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, FedloomWarning
 from fedloom.tasks import Task, Variables
 
 torch = pytest.importorskip("torch")
@@ -60,7 +60,8 @@ def same(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
 def test_an_epoch_is_that_of_pytorch_with_running_statistics(module: Any) -> None:
     wanted, before = trained(module, BATCHES), copy.deepcopy(module.state_dict())
     module.eval()
-    task = task_of(module)
+    with pytest.warns(FedloomWarning, match="Sequential is in eval mode as a whole, and is trained in training mode"):
+        task = task_of(module)
     assert task.give_back is not None
     assert task.give_back(stepped(task, BATCHES)) is module
     same(module, wanted)
@@ -216,3 +217,124 @@ def test_modules_that_cannot_be_used(module: Any) -> None:
     with pytest.raises(ArgumentError, match=r"a shape that examples of shape \(5,\) can take, but is \(1, 6, 6\)"):
         data = federated(np.ones((4, 5), np.float32), np.zeros(4, np.int32))
         fl.run(data, task_of(module), fl.fedavg(fraction=1), rounds=1)
+
+
+class Transformer(nn.Module):
+    """A parameter of its own and a dense layer stand before the embedding; it may make its tokens whole itself."""
+
+    def __init__(self, long: bool) -> None:
+        super().__init__()
+        self.position, self.long = nn.Parameter(torch.randn(5, 4)), long
+        self.before, self.embedding, self.output = nn.Linear(4, 4), nn.Embedding(201, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        h = self.embedding(x.long() if self.long else x) + self.position
+        return self.output(self.before(h).mean(1))
+
+
+def eager(module: Any, x: np.ndarray, y: np.ndarray, steps: int = 1) -> Any:
+    """A copy after PyTorch's own steps, its parts in the modes in which they are."""
+    own = copy.deepcopy(module)
+    optimizer = torch.optim.SGD([p for p in own.parameters() if p.requires_grad], lr=LR)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        functional.cross_entropy(own(torch.from_numpy(x)), torch.from_numpy(y).long()).backward()
+        optimizer.step()
+    return own
+
+
+def compiled(module: Any, x: np.ndarray, y: np.ndarray, steps: int = 1, **options: Any) -> Any:
+    """A copy after as many rounds of one client with one batch, from a data set that holds x as it is given."""
+    own = copy.deepcopy(module)
+    task = fl.tasks.from_torch(own, **options)
+    algorithm = fl.fedavg(fraction=1, local=fl.local.sgd(lr=LR, batch_size=None))
+    run = fl.run(federated(x, y), task, algorithm, rounds=steps, evaluate=["train"])
+    return task.give_back(run.variables)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_tokens_of_any_type_are_integers_wherever_the_embedding_stands(long: bool) -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    tokens, y = rng.integers(0, 201, (6, 5)), rng.integers(0, 3, 6).astype(np.int32)
+    module = Transformer(long)
+    wanted = eager(module, tokens, y)
+    for kind in (np.uint8, np.int64):
+        same(compiled(module, tokens.astype(kind), y), wanted)
+
+
+def test_a_model_that_needs_floats_gets_integers_as_floats_of_the_same_value() -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 4, (6, 1, 3, 3)), rng.integers(0, 3, 6).astype(np.int32)
+    module = nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(8, 3))
+    data = x.astype(np.uint8).reshape(6, 9)  # no image
+    same(compiled(module, data, y, inputs=(1, 3, 3)), eager(module, x.astype(np.float32), y))
+    flat = nn.Linear(9, 3)
+    same(compiled(flat, data, y), eager(flat, x.reshape(6, 9).astype(np.float32), y))
+
+
+def test_an_embedding_of_floats_is_refused() -> None:
+    data = federated(np.full((4, 5), 0.5, np.float32), np.zeros(4, np.int32))
+    with pytest.raises(ArgumentError, match="indices must have an integer type"):
+        fl.run(data, fl.tasks.from_torch(Transformer(False)), fl.fedavg(fraction=1), rounds=1, evaluate=["train"])
+
+
+def test_parts_in_eval_mode_and_frozen_weights_stay_as_they_are() -> None:
+    torch.manual_seed(0)
+    x, y = drawn((4,))[0]["x"] + 3, drawn((4,))[0]["y"]
+    module = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3))
+    for part in module[2], module[3]:
+        part.eval()
+    module[1].requires_grad_(False)
+    found = compiled(module, x, y, steps=2)
+    same(found, eager(module, x, y, steps=2))
+    assert not found[2].running_mean.any()
+    assert found[0].running_mean.all()
+    assert [part.training for part in found] == [True, True, False, False, True]
+
+
+class Counting(nn.Module):
+    """Buffers that are assigned anew, one of them whole; the outputs depend on them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.tensor(0))
+        self.register_buffer("mean", torch.zeros(4))
+        self.output, self.last = nn.Linear(4, 3), None
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            self.calls = self.calls + 1
+            self.mean = 0.5 * self.mean + 0.5 * x.detach().mean(0)
+        self.last = x  # kept to be looked at
+        return self.output(x - self.mean)
+
+
+def test_buffers_that_are_assigned_are_read_back() -> None:
+    torch.manual_seed(0)
+    x, y = drawn((4,))[0]["x"], drawn((4,))[0]["y"]
+    module = Counting()
+    found = compiled(module, x, y, steps=3)
+    assert int(found.calls) == 3
+    same(found, eager(module, x, y, steps=3))
+    assert found.last is None
+
+
+@pytest.mark.parametrize("first", [0, torch.zeros(4)])
+def test_what_is_assigned_and_is_no_buffer_is_refused(first: Any) -> None:
+    class Sums(nn.Linear):  # type: ignore[misc]
+        total = None
+
+        def forward(self, x: Any) -> Any:
+            self.total = self.total + x.sum(0)
+            return super().forward(x)
+
+    module = Sums(4, 3)
+    module.total = first
+    task = fl.tasks.from_torch(module)
+    with pytest.raises(
+        ArgumentError, match=r"register_buffer\('total', …\)\), but is one whose Sums assigns to self.total"
+    ):
+        task.outputs(task.init(jax.random.key(0)), np.ones((2, 4), np.float32))
+    assert module.total is first

@@ -15,7 +15,7 @@ def test_pixels_are_between_0_and_1_and_all_else_as_it_is() -> None:
 
 
 def test_tokens_stay_whole() -> None:
-    found = seen((2, 2), tokens=True)(np.array([[1, 2, 3, 255]], np.uint8))
+    found = seen((2, 2), tokens="the loss next_token")(np.array([[1, 2, 3, 255]], np.uint8))
     assert found.dtype == np.int32
     assert found.tolist() == [[[1, 2], [3, 255]]]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import ndimage
 
+from fedloom.data.inputs import white
 from fedloom.data.partition.partition import Columns, Partition
 from fedloom.errors import DataError, number
 
@@ -27,17 +28,18 @@ def noisy(scheme: Partition, level: float = 0.1) -> Partition:
 
     def change(columns: Columns, owner: np.ndarray, rng: np.random.Generator) -> Columns:
         x = columns["x"].copy()
-        pixels = x.dtype == np.uint8
-        if pixels and x.ndim not in (3, 4):
+        most = white(x.dtype)
+        if not most and x.dtype.kind != "f":
             raise DataError(
-                f"only images and numbers can be noisy, but an example is {x.shape[1:]} bytes, such as text"
+                f"only images and floats can be noisy, but an example is {x.shape[1:]} integers, such as text: store "
+                "measurements as floats"
             )
         clients = int(owner.max()) + 1
         deviation = (level * np.maximum(owner, 0) / max(clients - 1, 1)).reshape(-1, *[1] * (x.ndim - 1))
         for start in range(0, len(x), 4096):
             block, scale = x[start : start + 4096], deviation[start : start + 4096]
             noise = scale * rng.standard_normal(block.shape, dtype=np.float32)
-            x[start : start + 4096] = np.clip(np.round(block + 255 * noise), 0, 255) if pixels else block + noise
+            x[start : start + 4096] = np.clip(np.round(block + most * noise), 0, most) if most else block + noise
         return {**columns, "x": x}
 
     return replace(scheme, skew=f"{scheme.skew}+noise{level:g}", change=_after(scheme, change))

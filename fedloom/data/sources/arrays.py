@@ -22,7 +22,13 @@ USERS = ("user", "users")
 
 
 def npz(
-    path: str | Path, x: str = "x", y: str = "y", user: str | None = None, folder: str | Path | None = None
+    path: str | Path,
+    x: str = "x",
+    y: str = "y",
+    user: str | None = None,
+    folder: str | Path | None = None,
+    *,
+    images: bool | None = None,
 ) -> Dataset:
     """The examples in a NumPy ``.npz`` file: see :func:`from_arrays` for what it may hold.
 
@@ -30,17 +36,24 @@ def npz(
         path: the file, here or in the data folder.
         x, y, user: the names of its arrays.
         folder: the data folder.
+        images: whether x is images; see :func:`from_arrays`.
     """
     where = find(path, folder)
     with _blaming(where), where.open("rb") as raw:
         file = np.load(raw, allow_pickle=False)
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise DataError("it holds a single array: save x and y together, with np.savez")
-        return from_arrays(where.stem, file, x, y, user)
+        return from_arrays(where.stem, file, x, y, user, images=images)
 
 
 def hdf5(
-    path: str | Path, x: str = "x", y: str = "y", user: str | None = None, folder: str | Path | None = None
+    path: str | Path,
+    x: str = "x",
+    y: str = "y",
+    user: str | None = None,
+    folder: str | Path | None = None,
+    *,
+    images: bool | None = None,
 ) -> Dataset:
     """The examples in an HDF5 file: see :func:`from_arrays` for what it may hold.
 
@@ -48,6 +61,7 @@ def hdf5(
         path: the file, here or in the data folder.
         x, y, user: the paths of its data sets, such as ``train/images``, or with dots, ``train.images``.
         folder: the data folder.
+        images: whether x is images; see :func:`from_arrays`.
     """
     try:
         import h5py
@@ -66,7 +80,7 @@ def hdf5(
 
     with _blaming(where), h5py.File(where, "r") as file:
         file.visititems(collect)
-        return from_arrays(where.stem, found, named(x), named(y), named(user) if user else None)
+        return from_arrays(where.stem, found, named(x), named(y), named(user) if user else None, images=images)
 
 
 def from_arrays(
@@ -77,13 +91,17 @@ def from_arrays(
     user: str | None = None,
     *,
     numbers: bool = False,
+    images: bool | None = None,
 ) -> Dataset:
     """A data set from arrays by name: ``x`` and ``y``, or ``x_train``, ``y_train`` and maybe the same with
     ``_validation`` and ``_test``; where there is also ``user`` or ``users``, who made each example.
 
-    Bytes in x stay bytes, all other numbers become ``float32``. Labels are whole numbers from 0, or texts, which are
-    numbered in sorted order; so are users. With ``numbers`` they are numbers to be predicted, one or several a row, or
-    0 and 1 for each of several labels.
+    Images become numbers between 0 and 1, whatever type they have. Integers that are no images (tokens, counts) and
+    floats are used as they are. With ``images=None``, x is images if its type is uint8 or uint16 and an example has
+    the shape of an image: (H, W), (H, W, C) or (C, H, W) with 1, 3 or 4 channels.
+
+    Labels are whole numbers from 0, or texts, which are numbered in sorted order; so are users. With ``numbers`` they
+    are numbers to be predicted, one or several a row, or 0 and 1 for each of several labels.
 
     >>> from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array(["no", "yes", "no"]), "user": [7, 7, 5]})
     Dataset('toy': 3 train, 0 validation, 0 test examples of 2 users)
@@ -103,7 +121,8 @@ def from_arrays(
         if user is not None:
             whose.append(_part(arrays, user, part, user_ids))
             _check_rows(xs, x, whose[-1], user, part)
-    return assembled(name, dict(zip((part or "train" for part in parts), xs, strict=True)), ys, whose)
+    named = dict(zip((part or "train" for part in parts), xs, strict=True))
+    return assembled(name, named, ys, whose, images=images)
 
 
 def assembled(
@@ -113,6 +132,7 @@ def assembled(
     users: Sequence[np.ndarray] = (),
     class_names: Sequence[str] = (),
     note: str = "",
+    images: bool | None = None,
 ) -> Dataset:
     """A data set of checked parts (``train``, ``validation``, ``test``): the x, labels and users of each."""
     everyone = np.concatenate(ys)
@@ -131,7 +151,7 @@ def assembled(
         raise DataError(f"labels must count classes from 0, but the largest of {len(everyone):,} is {classes - 1:,}")
     return Dataset(
         name, columns, classes, rows["train"], rows.get("validation", NONE), rows.get("test", NONE), users=owner,
-        user_names=user_names, class_names=class_names, note=note,
+        user_names=user_names, class_names=class_names, note=note, images=images,
     )  # fmt: skip
 
 

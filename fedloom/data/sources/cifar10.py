@@ -49,6 +49,7 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
         train=np.arange(boundary),
         test=np.arange(boundary, len(y)),
         class_names=CLASSES,
+        images=True,
         note="" if usual else f"{boundary:,} + {len(y) - boundary:,} images, not the usual 50,000 + 10,000",
     )
 

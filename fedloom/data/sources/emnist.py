@@ -51,4 +51,5 @@ def emnist(split: str = "byclass", folder: str | Path | None = None) -> Dataset:
         train=np.arange(boundary),
         test=np.arange(boundary, len(upright)),
         class_names=tuple(names),
+        images=True,
     )

@@ -28,4 +28,4 @@ def fashion_mnist(folder: str | Path | None = None) -> Dataset:
         raise missing("fashion-mnist", ["train-images-idx3-ubyte.gz"], [place])
     columns, boundary = read_parts(place, "train", "t10k", classes=len(CLASSES))
     train, test = np.split(np.arange(len(columns["y"])), [boundary])
-    return Dataset("fashion-mnist", columns, len(CLASSES), train, test=test, class_names=CLASSES)
+    return Dataset("fashion-mnist", columns, len(CLASSES), train, test=test, class_names=CLASSES, images=True)

@@ -29,16 +29,20 @@ def hugging_face(
     x: str | Sequence[str] | None = None,
     y: str | None = None,
     user: str | None = None,
+    *,
+    images: bool | None = None,
 ) -> Dataset:
     """The examples of a ``datasets.Dataset``, or of the train, validation (or valid) and test splits of a DatasetDict.
 
-    Images become bytes (grey, or in three colours), other bytes stay such, and all other numbers become ``float32``.
+    Columns of the type Image are images (grey, or in three colours), which models see as 0 to 1; of other columns see
+    ``images`` of :func:`fedloom.data.from_arrays`.
 
     Arguments:
         dataset: what ``datasets`` loaded or made.
         x: the column to learn from, or several columns of numbers; by default the only one with images, or ``x``.
         y: the column of labels; by default the only ClassLabel, or ``label``, or ``y``.
         user: the column that says who made each example; by default nobody knows.
+        images: whether arrays of numbers are images.
     """
     splits, note = _splits(dataset)
     kinds = {name: type(kind).__name__ for name, kind in splits["train"].features.items()}
@@ -55,7 +59,8 @@ def hugging_face(
         user_ids(_whole(split, part, name), f"{name} of {part}") for name in owner for part, split in splits.items()
     ]
     name = splits["train"].info.dataset_name or "hugging_face"
-    return assembled(name, xs, ys, users, _class_names(splits["train"], label), note)
+    is_images = True if kinds[inputs[0]] == "Image" else images
+    return assembled(name, xs, ys, users, _class_names(splits["train"], label), note, is_images)
 
 
 def _splits(dataset: Any) -> tuple[dict[str, Any], str]:
@@ -129,7 +134,7 @@ def _inputs(split: Any, part: str, names: Sequence[str], train: Any, several: bo
     for name, array in zip(names, arrays, strict=True):
         if array.ndim != 1:
             raise DataError(f"of several columns each must hold one number a row, but {name} holds {array.shape[1:]}")
-    return np.stack(arrays, axis=-1).astype(np.float32, copy=False)
+    return np.stack(arrays, axis=-1)
 
 
 def _whole(split: Any, part: str, column: str) -> np.ndarray:

@@ -194,4 +194,6 @@ def _kept(name: str, kept: Path, skip: bool) -> Dataset:
     part = np.repeat([part for part, _, _ in groups], many)
     columns = {"x": np.load(kept, mmap_mode="r"), "y": y}
     train, validation, test = (np.flatnonzero(part == which) for which in PARTS)
-    return Dataset(name, columns, len(classes), train, validation, test, class_names=tuple(classes), note=note)
+    return Dataset(
+        name, columns, len(classes), train, validation, test, class_names=tuple(classes), note=note, images=True
+    )

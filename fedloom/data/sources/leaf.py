@@ -13,6 +13,7 @@ import numpy as np
 
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find, opened
+from fedloom.data.inputs import can_be_pixels
 from fedloom.data.vocabulary import NAMES, SIZE, encode
 from fedloom.errors import DataError
 from fedloom.progress import tracked
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int, Shaped
 
 KEYS = {"users": list, "num_samples": list, "user_data": dict}
+SQUARE = (28, 28)  # of FEMNIST
 LABELS = 2**31  # labels are 32-bit integers
 
 
@@ -38,8 +40,9 @@ class _Examples:
 def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | None = None) -> Dataset:
     """A data set in LEAF's JSON files: FEMNIST, Shakespeare, Synthetic and others of numbers or of characters.
 
-    Examples of 784 numbers become images of 28 × 28. Texts become the codes of :mod:`fedloom.data.vocabulary`, and so
-    do their labels if those are single characters; there are then as many classes as codes.
+    Examples of 784 numbers become images of 28 × 28. Other integers (tokens) stay integers if all users have such.
+    Texts become the codes of :mod:`fedloom.data.vocabulary`, and so do their labels if those are single characters;
+    there are then as many classes as codes.
 
     Arguments:
         path: a file, a folder of ``*.json`` files, or one with folders ``train`` and ``test`` of them, here or in the
@@ -75,6 +78,7 @@ def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | 
         users=np.repeat([code[part.user] for part in parts], [len(part.y) for part in parts]).astype(np.int32),
         user_names=tuple(code),
         class_names=NAMES if parts[0].characters else (),
+        images=x.shape[1:] == SQUARE and can_be_pixels(x),
     )
 
 
@@ -149,7 +153,7 @@ def _numbers(where: str, x: list[Any]) -> Shaped[np.ndarray, "n ..."]:
         raise DataError(f"{where}: x must be lists of equally many numbers ({error})") from error
     if values.dtype.kind not in "iuf" or values.ndim < 2:
         raise DataError(f"{where}: x must be lists of numbers, but the first is {str(x[0])[:60]}")
-    return values.astype(np.float32).reshape(-1, 28, 28) if values.shape[1:] == (784,) else values.astype(np.float32)
+    return values.reshape(-1, *SQUARE) if values.shape[1:] == (784,) else values
 
 
 def _labels(where: str, y: list[Any]) -> Int[np.ndarray, " n"]:
@@ -175,7 +179,13 @@ def _check_alike(parts: list[_Examples]) -> None:
     first = parts[0]
     for part in parts:
         for what, one, other in (
-            ("x", f"{first.x.dtype} of {first.x.shape[1:]}", f"{part.x.dtype} of {part.x.shape[1:]}"),
+            (
+                "x",
+                *(
+                    f"{'texts' if some.x.dtype == np.int8 else 'numbers'} of {some.x.shape[1:]}"
+                    for some in (first, part)
+                ),
+            ),
             ("y", *("characters" if some.characters else "numbers" for some in (first, part))),
         ):
             if one != other:

@@ -24,4 +24,5 @@ def mnist() -> Dataset:
     for column in columns.values():
         column.setflags(write=False)  # everybody who asks gets these
     test = np.arange(boundary, len(columns["y"]))
-    return Dataset("mnist", columns, 10, np.arange(boundary), test=test, class_names=tuple("0123456789"))
+    digits = tuple("0123456789")
+    return Dataset("mnist", columns, 10, np.arange(boundary), test=test, class_names=digits, images=True)

@@ -21,7 +21,7 @@ from fedloom.data.vocabulary import NAMES, PADDING, SIZE, encode
 from fedloom.errors import require, whole
 
 if TYPE_CHECKING:
-    from jaxtyping import Int, UInt8
+    from jaxtyping import Int
 
 FILE = Path(__file__).parents[1] / "files" / "shakespeare" / "roles.jsonl.gz"
 NOTHING = -1  # in y, where there is no next character
@@ -63,13 +63,14 @@ def shakespeare(longest: int = 80, least_lines: int = 2) -> Dataset:
         users=role[line],
         user_names=tuple(name for name, _ in roles),
         class_names=NAMES,
+        images=False,
         note="an example is a line; of each role the last fifth of its lines is for testing",
     )
 
 
 def pieces(
     lines: Sequence[str], longest: int
-) -> tuple[UInt8[np.ndarray, "n longest"], Int[np.ndarray, "n longest"], Int[np.ndarray, " n"]]:
+) -> tuple[Int[np.ndarray, "n longest"], Int[np.ndarray, "n longest"], Int[np.ndarray, " n"]]:
     """Lines, cut where they are too long: their characters, those that follow, and the line that each piece is of.
 
     >>> from fedloom.data.vocabulary import decode
@@ -86,7 +87,7 @@ def pieces(
     place = np.arange(longest)
     real = place < (sizes[source] - within)[:, None]
     at = np.where(real, (begins[source] + within)[:, None] + place, 0)
-    x = np.where(real, codes[at], np.uint8(PADDING))
+    x = np.where(real, codes[at], np.int8(PADDING))
     y = np.where(real, codes[at + 1].astype(np.int16), NOTHING)
     return x, y, source
 

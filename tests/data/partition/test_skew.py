@@ -30,7 +30,7 @@ def test_noisy_pixels_stay_pixels() -> None:
 
 
 def test_clients_turn_their_images() -> None:
-    x = np.arange(9, dtype=np.uint8).reshape(1, 3, 3).repeat(9, axis=0)
+    x = 28 * np.arange(9, dtype=np.uint8).reshape(1, 3, 3).repeat(9, axis=0)
     data = dataset(x).partition(rotated(iid(4), degrees=90))
     for client in range(4):
         for row in data.examples("train", client):
@@ -59,7 +59,7 @@ def test_skews_come_on_top_of_one_another() -> None:
 
 
 def test_text_cannot_be_noisy() -> None:
-    with pytest.raises(DataError, match=r"only images and numbers can be noisy, but an example is \(80,\) bytes"):
+    with pytest.raises(DataError, match=r"only images and floats can be noisy, but an example is \(80,\) integers"):
         shakespeare().partition(noisy(iid(3), 0.1))
 
 

@@ -25,7 +25,7 @@ def saved(path: Path, arrays: dict[str, Any]) -> Path:
     return path
 
 
-def read(path: Path, **names: str) -> Dataset:
+def read(path: Path, **names: Any) -> Dataset:
     return (npz if path.suffix == ".npz" else hdf5)(path, **names)
 
 
@@ -44,10 +44,24 @@ def test_x_and_y(path: Path) -> None:
     assert (data.train.tolist(), len(data.validation), len(data.test)) == ([0, 1, 2], 0, 0)
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, np.int64, np.int8, np.uint16, np.bool_])
-def test_numbers_become_float32(path: Path, kind: type) -> None:
-    x = read(saved(path, {"x": np.array([[1, 0], [0, 1]], kind), "y": [0, 1]})).columns["x"]
-    assert (x.dtype, x.tolist()) == (np.float32, [[1, 0], [0, 1]])
+KINDS = {
+    np.float64: np.float32, np.float32: np.float32, np.float16: np.float32, np.int64: np.int32, np.int8: np.int8,
+    np.uint8: np.int16, np.uint16: np.int32, np.uint64: np.int32, np.bool_: np.int8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_floats_stay_floats_and_integers_integers(path: Path, kind: type) -> None:
+    x = read(saved(path, {"x": np.array([[1, 0], [0, 1]], kind), "y": [0, 1]}), images=False).columns["x"]
+    assert (x.dtype, x.tolist()) == (KINDS[kind], [[1, 0], [0, 1]])
+
+
+def test_declared_images_are_pixels_whatever_their_type(path: Path) -> None:
+    for kind in (np.uint8, np.int64, np.float64):
+        data = read(saved(path, {"x": np.array([[[0, 51], [204, 255]]], kind), "y": [0]}), images=True)
+        assert (data.images, data.columns["x"].dtype, data.columns["x"].tolist()) == (
+            True, np.uint8, [[[0, 51], [204, 255]]]
+        )  # fmt: skip
 
 
 def test_keras_style_parts(path: Path) -> None:

@@ -82,9 +82,9 @@ def test_arrays_and_lists() -> None:
         {"m": datasets.Array2D((2, 2), "uint8"), "f": datasets.Array3D((1, 1, 2), "float64"),
          "l": datasets.Sequence(datasets.Value("int16")), "y": datasets.Value("int8")}
     )  # fmt: skip
-    made = {"m": [[[1, 2], [3, 4]]] * 3, "f": [[[[0.5, 1]]]] * 3, "l": [[5, 6], [7, 8], [9, 10]], "y": [1, 0, 1]}
+    made = {"m": [[[1, 2], [3, 240]]] * 3, "f": [[[[0.5, 1]]]] * 3, "l": [[5, 6], [7, 8], [9, 10]], "y": [1, 0, 1]}
     data = datasets.Dataset.from_dict(made, features=features)
-    for name, kind in (("m", np.uint8), ("f", np.float32), ("l", np.float32)):
+    for name, kind in (("m", np.uint8), ("f", np.float32), ("l", np.int16)):
         x = hugging_face(data, x=name).columns["x"]
         assert (x.dtype, x.tolist()) == (kind, made[name])
 

@@ -83,7 +83,7 @@ def test_images_of_femnist(tmp_path: Path) -> None:
 def test_texts_and_next_characters(tmp_path: Path) -> None:
     write(tmp_path / "a.json", ann={"x": ["To be", "o be "], "y": [" ", "5"]}, bob={"x": ["or né"], "y": ["#"]})
     data = leaf(tmp_path / "a.json")
-    assert data.columns["x"].dtype == np.uint8
+    assert data.columns["x"].dtype == np.int8
     assert data.columns["x"].tolist() == [encode(text).tolist() for text in ("To be", "o be ", "or né")]
     assert data.columns["y"].tolist() == encode(" 5#").tolist()
     assert (data.classes, data.class_names) == (84, NAMES)
@@ -131,8 +131,8 @@ def test_bad_structure(tmp_path: Path, change: dict[str, Any], message: str) -> 
         ([[1, None]], [0], r"x must be lists of numbers, but the first is \[1, None\]"),
         ([["1", "2"]], [0], "x must be lists of numbers"),
         ([1, 2], [0, 1], "x must be lists of numbers, but the first is 1"),
-        ([[1, 2, 3]], [0], r"x is float32 of \(3,\), but float32 of \(2,\) in .*user ann"),
-        (["ab"], [0], r"x is uint8 of \(2,\), but float32"),
+        ([[1, 2, 3]], [0], r"x is numbers of \(3,\), but numbers of \(2,\) in .*user ann"),
+        (["ab"], [0], r"x is texts of \(2,\), but numbers"),
         (["ab", "abc"], [0, 1], "x must be texts of 2 characters, but row 1 is abc"),
         (["ab", 3], [0, 1], "x must be texts of 2 characters, but row 1 is 3"),
         (["ab", "cd"], ["a", "bc"], "y must be single characters, but row 1 is 'bc'"),

@@ -34,7 +34,7 @@ def test_all_roles() -> None:
     assert len({name.split("/")[0] for name in data.user_names}) == 37
     x, y = data.columns["x"], data.columns["y"]
     assert x.shape == y.shape == (102_506, 80)
-    assert (x.dtype.name, y.dtype.name) == ("uint8", "int16")
+    assert (x.dtype.name, y.dtype.name) == ("int8", "int16")
     assert data.classes == len(data.class_names) == 84
     assert data.users is not None
     assert len(np.unique(data.users[data.train])) == len(np.unique(data.users[data.test])) == 1_216
