@@ -20,7 +20,7 @@ from fedloom.runs.board import board, table
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.order import Order, Refused, dispatched
 from fedloom.runs.plot import plot
-from fedloom.runs.ranks import INTERRUPTED, Attendance, diverged
+from fedloom.runs.ranks import RESUMABLE, Attendance, diverged
 from fedloom.runs.result import Run
 from fedloom.runs.selection import SELECTIONS
 
@@ -89,7 +89,7 @@ def attend(mailbox: Mailbox, write: Callable[[], Order], manner: Manner, debug: 
         leave(mailbox, attendance, error, debug)
     if run is not None:
         tell_all(run, attendance.workers, manner)
-    if attendance.verdict == INTERRUPTED:
+    if attendance.verdict == RESUMABLE:
         if first:
             errors.print(f"Go on with the same command and --out {order.folder}", style="yellow", soft_wrap=True)
         raise typer.Exit(130)

@@ -17,7 +17,7 @@ from fedloom.runs.catalogue import LISTING
 from fedloom.runs.history import AGAINST
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import bands
-from fedloom.runs.result import HISTORY, Run, load
+from fedloom.runs.result import Run, holds_run, load
 
 METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
 
@@ -59,7 +59,7 @@ def members(directory: Path) -> list[Path]:
     """A folder of a run, or those of a sweep that it holds."""
     if not (directory / SWEEP).is_file():
         return [directory]
-    return sorted(file.parent for file in directory.glob(f"*/{HISTORY}"))
+    return sorted(folder for folder in directory.iterdir() if holds_run(folder))
 
 
 def list_command(json_: Json = False) -> None:

@@ -15,7 +15,7 @@ from fedloom.errors import CheckpointError, require
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.plan import Plan
 from fedloom.runs.restore import standing
-from fedloom.runs.result import HISTORY
+from fedloom.runs.result import holds_run
 
 
 def resume(
@@ -34,7 +34,7 @@ def resume(
             check_rounds(rounds, directory)
             go_sweep(Plan.read(directory / SWEEP).changed(**changes), directory, Manner(quiet, json_, data_folder))
             return
-        if (directory / HISTORY).is_file() and not (directory / EXPERIMENT).is_file():
+        if holds_run(directory) and not (directory / EXPERIMENT).is_file():
             raise CheckpointError(f"{directory} holds a run that was begun in Python: there it goes on, by calling "
                                   f'fl.run(…, directory="{directory}") again')  # fmt: skip
         if not (directory / EXPERIMENT).is_file():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import signal
 import ssl
@@ -15,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fedloom.runs.checkpoint as checkpoint
-import fedloom.runs.model as model
 from fedloom.errors import CheckpointError, IdentityError, require
 from fedloom.federation.address import is_loopback, parted
 from fedloom.federation.certificate import expiry_of
@@ -35,7 +32,8 @@ from fedloom.federation.revoked import Revoked
 from fedloom.federation.service import Service
 from fedloom.federation.status import status
 from fedloom.runs.lock import alone, is_held
-from fedloom.runs.result import HISTORY, MODEL, Run
+from fedloom.runs.record import FINISHED, INTERRUPTED, RUNNING, Record
+from fedloom.runs.result import Run, write_history, write_model
 
 JOURNAL, FILES, LOG = "journal.sqlite", "files", "log.jsonl"
 LINGER = 60.0  # seconds that a server stays after the end, for participants to fetch the final model
@@ -91,6 +89,7 @@ async def hosted(course: Course, place: Place) -> Run:
         try:
             disk = Disk(place.folder / FILES, reach)
             coordinator = Coordinator(course, journal, disk, time.time, secrets.token_hex(8), log)
+            kept(coordinator, place.folder, RUNNING)  # what the folder says if this process is killed
             async with signals() as asked:
                 await _attended(Service(coordinator), place, log, asked)
             return kept(coordinator, place.folder)
@@ -175,14 +174,15 @@ async def paged(coordinator: Coordinator, place: Place, revoked: Revoked | None)
     return await start_page(partial(status, coordinator), place.page, tls=context, admit=admit)
 
 
-def kept(coordinator: Coordinator, folder: Path) -> Run:
-    """What came of a run so far, written as any run's: its history and its model."""
-    course, rows = coordinator.course, [dict(row) for row in coordinator.history.rows]
-    told = {"label": course.label, "better": dict(coordinator.history.better), "rows": rows}
-    checkpoint.write_text(folder / HISTORY, json.dumps(told, indent=1) + "\n")
-    model.save(folder / MODEL, coordinator.state.variables)
-    why = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
-    return Run(course.label, coordinator.history, coordinator.state.variables, why, False, folder)
+def kept(coordinator: Coordinator, folder: Path, status: str | None = None) -> Run:
+    """Write the history and the model of a run so far into its folder, and return the run."""
+    course, variables = coordinator.course, coordinator.state.variables
+    stopped = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
+    status = status or (FINISHED if coordinator.stopped else INTERRUPTED)
+    record = Record(course.label, coordinator.history, coordinator.round, status, "" if status == RUNNING else stopped)
+    write_model(folder, record, variables)
+    write_history(folder, record)
+    return Run(course.label, coordinator.history, variables, stopped, status, folder)
 
 
 def many_files() -> None:

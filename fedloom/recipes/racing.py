@@ -15,7 +15,8 @@ from fedloom.recipes.cell import ACCURACY, Cell, Point, Trial
 from fedloom.recipes.conduct import Conduct
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Race
-from fedloom.runs.restore import Standing, standing
+from fedloom.runs.record import Record
+from fedloom.runs.restore import standing
 from fedloom.runs.result import Run
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
@@ -145,9 +146,9 @@ class Course:
     def ended(self, point: Point) -> Trial | None:
         """A run that had ended, but was not taken note of."""
         stored = self.stored(point)
-        return Trial(*point, ending(stored.stopped), curve(stored.history)) if stored and stored.stopped else None
+        return Trial(*point, ending(stored.stopped), curve(stored.history)) if stored and stored.has_ended else None
 
-    def stored(self, point: Point) -> Standing | None:
+    def stored(self, point: Point) -> Record | None:
         """How far a run had come, if it had begun."""
         place = self.place(point)
         try:

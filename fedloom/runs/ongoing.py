@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -16,15 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
-import fedloom.runs.model as model
 from fedloom.algorithms import Method, ServerState
+from fedloom.data.checksum import json_content
 from fedloom.engines import Program
 from fedloom.engines.clock import Passed, nothing
 from fedloom.engines.program import Rounds
 from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
+from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.restore import Identity
-from fedloom.runs.result import HISTORY, MODEL, USERS, WORKERS, Run, shared_by_all, whose
+from fedloom.runs.result import WORKERS, Run, shared_by_all, whose, write_history, write_model
 from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users, present, summary
 from fedloom.tasks import Variables
@@ -82,7 +82,7 @@ class Ongoing:
                 if time.perf_counter() - self.saved > self.settings.save_seconds:
                     self.save(state)
         for i in self.active:
-            self.finish(i, self.of(state, i), "interrupted; it can be resumed")
+            self.finish(i, self.of(state, i), INTERRUPTED, "interrupted; it can be resumed")
         return [self.finished[i] for i in range(len(self.histories))]
 
     def until(self, i: int) -> Passed:
@@ -151,12 +151,12 @@ class Ongoing:
             if broken and before is not None:
                 self.diverge(i, self.of(before, i), broken[0])
             elif reason := self.settings.stop.reason(self.histories[i]):
-                self.finish(i, self.of(state, i), reason)
+                self.finish(i, self.of(state, i), FINISHED, reason)
         for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
-            self.finish(i, self.of(state, i), "overtaken by others")
+            self.finish(i, self.of(state, i), FINISHED, "overtaken by others")
 
     def diverge(self, i: int, good: ServerState, name: str) -> None:
-        """Stop an experiment whose numbers ceased to be numbers, at its last good state."""
+        """Stop an experiment whose numbers ceased to be finite, at its last good state."""
         row, local = self.histories[i].rows[-1], self.algorithms[i].local
         self.histories[i] = replace(self.histories[i], rows=self.histories[i].rows[:-1])
         self.users[i] = self.users[i].before(int(row["round"]))
@@ -164,22 +164,21 @@ class Ongoing:
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
         rate = float(local.lr) * float(local.decay) ** (row["round"] - 1)
         why = f"{name.replace('_', ' ')} is {row[name]} after round {int(row['round'])} with learning rate {rate:g}"
-        self.finish(i, good, f"diverged: {why}{kept}; try a smaller learning rate", diverged=True)
+        self.finish(i, good, DIVERGED, f"diverged: {why}{kept}; try a smaller learning rate")
 
-    def finish(self, i: int, state: ServerState, reason: str, diverged: bool = False) -> None:
-        """An experiment's last word: checkpoint, history and model on disk."""
+    def finish(self, i: int, state: ServerState, status: str, stopped: str) -> None:
+        """End an experiment: its run, and in its folder the checkpoint, history and model."""
         folder = self.folders[i]
         host: ServerState = jax.tree.map(np.array, state)
         self.finished[i] = Run(
-            self.labels[i], self.histories[i], host.variables, reason, diverged, folder, self.users[i],
+            self.labels[i], self.histories[i], host.variables, stopped, status, folder, self.users[i],
             self.passed[i] if self.program.clock else None, owned(self.algorithms[i], host), len(self.program.data),
             self.identities[i],
         )  # fmt: skip
         if folder:
-            self.write(i, host, "" if reason.startswith("interrupted") else reason)
-            model.save(folder / MODEL, host.variables)
+            write_model(folder, self.write(i, host, status, stopped), host.variables)
         if folder and self.program.clock:
-            checkpoint.write_text(folder / WORKERS, json.dumps(by_worker(self.passed[i]), indent=1) + "\n")
+            checkpoint.write_bytes(folder / WORKERS, json_content({"workers": by_worker(self.passed[i])}))
 
     def save(self, state: ServerState) -> None:
         """Checkpoint every experiment that goes on."""
@@ -188,16 +187,22 @@ class Ongoing:
                 self.write(i, jax.tree.map(np.array, self.of(state, i)))
         self.saved = time.perf_counter()
 
-    def write(self, i: int, state: ServerState, stopped: str = "") -> None:
-        """One experiment's checkpoint, which says why it has stopped if it has, and its history."""
-        folder, history, label = self.folders[i], self.histories[i], self.labels[i]
+    def write(self, i: int, state: ServerState, status: str = RUNNING, stopped: str = "") -> Record:
+        """Write an experiment's checkpoint, and its history as a copy; return what they say.
+
+        The checkpoint is written first: whatever is read afterwards, the checkpoint counts.
+        """
+        folder, history = self.folders[i], self.histories[i]
         assert folder is not None
-        measured = {"better": dict(history.better), "rows": [dict(row) for row in history.rows]}
-        about = {"identity": self.identities[i], "label": label, **measured, "stopped": stopped}
-        users = {f"{USERS}{name}": values for name, values in self.users[i].arrays().items()}
-        checkpoint.write(folder, checkpoint.Checkpoint({**flatten(state), **users}, about))
-        told = {"label": label, **whose(self.algorithms[i], len(self.program.data)), **measured}
-        checkpoint.write_text(folder / HISTORY, json.dumps(told, indent=1) + "\n")
+        record = Record(
+            self.labels[i], history, int(history.last("round")), status, stopped,
+            **whose(self.algorithms[i], len(self.program.data)), settings=self.settings.recorded(),
+            identity=self.identities[i],
+        )  # fmt: skip
+        parts = {checkpoint.LAST: flatten(state), checkpoint.USERS: self.users[i].arrays()}
+        checkpoint.write(folder, checkpoint.Checkpoint.of(parts, record.as_json()))
+        write_history(folder, record)
+        return record
 
 
 def owned(algorithm: Method, state: Any) -> Callable[[int], Variables]:

@@ -7,11 +7,10 @@ everybody has done the same rounds. All keep the last two meetings in mind: what
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,19 +20,20 @@ import jax
 import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
-import fedloom.runs.model as model
+from fedloom.data.checksum import json_content
 from fedloom.engines.mailbox import Mailbox
 from fedloom.errors import CheckpointError, FedloomError
 from fedloom.runs.history import History, from_rows
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.lock import alone
 from fedloom.runs.order import Order, Prepared, Refused, prepared
+from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.restore import difference
-from fedloom.runs.result import HISTORY, MODEL, WORKERS, Run, whose
+from fedloom.runs.result import WORKERS, Run, whose, write_history, write_model
 from fedloom.runs.tally import Report, counters, report, row, statistics
 
 EXPERIMENT, ORDER, LEAVING = "experiment.toml", "peers.json", "leaving"
-INTERRUPTED, DIVERGED = "interrupted; it can be resumed", "diverged"
+RESUMABLE = "interrupted; it can be resumed"
 LINGER = 10.0  # seconds that a rank which leaves waits for others to save and leave too
 Watch = Callable[[History, list[dict[str, Any]]], None]
 
@@ -113,7 +113,7 @@ class Attendance:
 
     def kept(self) -> dict[int, checkpoint.Checkpoint]:
         """Round → what this rank has kept of it; a :class:`CheckpointError` if it is of another run."""
-        if (self.folder / checkpoint.NAME).exists():
+        if checkpoint.exists(self.folder):
             raise CheckpointError(f"{self.folder} holds a run of one process: choose another folder")
         found = [*checkpoint.kept(self.own), *checkpoint.kept(self.own / LEAVING)]
         for one in found:
@@ -131,7 +131,7 @@ class Attendance:
         if self.stored is not None:
             about, exchange = self.stored.about, self.exchange
             round = int(about["round"])
-            exchange.restore(self.stored.arrays)
+            exchange.restore(self.stored.part(checkpoint.LAST))
             for name, into in counters(self.prepared).items():
                 into.update({int(worker): value for worker, value in about["spent"][name].items()})
             self.history, self.workers = from_rows(about["rows"], self.prepared.directions), about["workers"]
@@ -164,7 +164,7 @@ class Attendance:
         reports = [mine, *self.mailbox.hear("met", self.world.others)]
         verdict = self.judged(round, reports) if self.prepared.evaluates(round) else None
         if verdict is None and any(one.asked for one in reports):
-            verdict = INTERRUPTED
+            verdict = RESUMABLE
         self.moments.append(self.moment(round))
         return self.told("verdict", lambda: verdict)
 
@@ -187,46 +187,53 @@ class Attendance:
         seen = {"rows": self.history.rows, "workers": self.workers, "spent": spent}
         return Moment(round, self.exchange.arrays(), {"identity": self.prepared.identity, "round": round, **seen})
 
-    def save(self, folder: Path, moment: Moment) -> None:
+    def save(self, folder: Path, moment: Moment, status: str = RUNNING, stopped: str = "") -> None:
         """Write a checkpoint, and at rank 0 the history."""
-        checkpoint.write(folder, checkpoint.Checkpoint(moment.arrays, moment.about))
+        checkpoint.write(folder, checkpoint.Checkpoint.of({checkpoint.LAST: moment.arrays}, moment.about))
         if self.world.rank == 0:
-            self.note(HISTORY, {"label": self.prepared.label, **self.about, "rows": moment.about["rows"]})
-            self.note(WORKERS, moment.about["workers"])
+            write_history(self.folder, self.record(moment, status, stopped))
+            self.note(WORKERS, {"workers": moment.about["workers"]})
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """Return what the history's file says beside its rows: whose the models are, and the metrics' directions."""
-        models = whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
-        return {**models, "better": dict(self.history.better)}
+    def record(self, moment: Moment, status: str, stopped: str) -> Record:
+        """Return what the folder says about the run."""
+        owned = whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
+        return Record(self.prepared.label, from_rows(moment.about["rows"]), moment.round, status, stopped, **owned)
 
-    def note(self, name: str, what: Any) -> None:
+    def note(self, name: str, values: Mapping[str, Any]) -> None:
         """Write something as JSON."""
-        checkpoint.write_text(self.folder / name, json.dumps(what, indent=1) + "\n")
+        checkpoint.write_bytes(self.folder / name, json_content(values))
 
     def finish(self, round: int) -> Run | None:
-        """Bring what came of it to rank 0, which keeps it."""
+        """Bring the models to rank 0, which writes them; a diverged run ends at the meeting before."""
+        status = standing(self.verdict)
+        moment = self.moments[0 if status == DIVERGED else -1]
+        if status == DIVERGED:
+            self.exchange.restore(moment.arrays)
         found = self.exchange.gathered(round)
         self.mailbox.close()
         if found is None:
             return None
-        variables = jax.tree.map(np.asarray, found)
-        model.save(self.folder / MODEL, variables)
-        self.note(HISTORY, {"label": self.prepared.label, **self.about, "rows": self.history.rows})
-        return Run(
-            self.prepared.label, self.history, variables, self.verdict, diverged(self.verdict), self.folder,
-            identity=self.prepared.identity,
-        )  # fmt: skip
+        variables, told = jax.tree.map(np.asarray, found), self.record(moment, status, self.verdict)
+        write_model(self.folder, told, variables)
+        write_history(self.folder, told)
+        return Run(told.label, told.history, variables, self.verdict, status, self.folder)
 
     def leave(self, reason: str) -> str:
         """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they
         have done the same; how to go on.
         """
         for moment in list(self.moments):
-            self.save(self.own / LEAVING, moment)
+            self.save(self.own / LEAVING, moment, INTERRUPTED, f"interrupted: {reason}")
         self.mailbox.leave(reason, min(LINGER, self.mailbox.timeout))
         kept = f"round {self.moments[-1].round} is saved" if self.moments else "nothing was done yet"
         return f"{kept}; go on with the same command and --out {self.folder}"
+
+
+def standing(verdict: str) -> str:
+    """Return the status that a verdict means."""
+    if verdict == RESUMABLE:
+        return INTERRUPTED
+    return DIVERGED if diverged(verdict) else FINISHED
 
 
 def diverged(verdict: str | None) -> bool:

@@ -153,4 +153,5 @@ def as_json(run: Run) -> dict[str, Any]:
     last = dict(run.history.rows[-1])
     best = {f"best_{n}": run.history.best(n) for n in run.history.columns if run.history.direction(n)}
     kept = str(run.directory) if run.directory else None
-    return {"label": run.label, "stopped": run.stopped, "diverged": run.diverged, "directory": kept, **last, **best}
+    how = {"status": run.status, "stopped": run.stopped, "diverged": run.diverged}
+    return {"label": run.label, **how, "directory": kept, **last, **best}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from fedloom.engines.keeping import widened
 from fedloom.errors import CheckpointError, warn
 from fedloom.runs.fingerprint import fingerprint, optimiser
 from fedloom.runs.history import History, from_rows
-from fedloom.runs.result import measured
+from fedloom.runs.record import Record, from_json
+from fedloom.runs.result import HISTORY, holds_run, measured
 from fedloom.runs.users import Users
 from fedloom.tasks import Task
 from fedloom.trees import flatten, member, stack, unflatten
@@ -53,27 +54,10 @@ def difference(there: Identity, here: Identity) -> str:
     return "" if same else f"with another optimiser, which is called {here['optimizer']!r} too"
 
 
-@dataclass(frozen=True)
-class Standing:
-    """A run as it stands in its folder: what was measured, and why it stopped, if it did."""
-
-    history: History
-    stopped: str
-
-    @property
-    def round(self) -> int:
-        """The last round that is done."""
-        return int(self.history.last("round"))
-
-
-def standing(folder: Path | None) -> Standing | None:
-    """The run that stands in a folder, if there is one."""
+def standing(folder: Path | None) -> Record | None:
+    """Return how the run in a folder stands; ``None`` if there is none."""
     stored, _ = checkpoint.read(folder) if folder else (None, [])
-    return Standing(_history(stored), stored.about.get("stopped", "")) if stored else None
-
-
-def _history(stored: checkpoint.Checkpoint) -> History:
-    return from_rows(stored.about["rows"], stored.about.get("better"))
+    return from_json(stored.about) if stored else None
 
 
 def restore(
@@ -88,7 +72,7 @@ def restore(
     if len(kept) < len(found):
         raise CheckpointError("some of these experiments have begun and some have not: run them apart")
     try:
-        states = [unflatten(member(fresh, i), one.arrays) for i, one in enumerate(kept)]
+        states = [unflatten(member(fresh, i), one.part(checkpoint.LAST)) for i, one in enumerate(kept)]
     except KeyError as error:
         whose = "an older server's step" if "optimizer." in str(error) else "another model"
         raise CheckpointError(f"the checkpoint lacks {error}: it is of {whose}") from error
@@ -121,11 +105,18 @@ def evened(states: list[ServerState]) -> list[ServerState]:
 
 
 def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
-    """The checkpoint in a folder, if it is this run's."""
+    """Return the checkpoint in a folder; ``None`` if the folder holds no run yet.
+
+    Raises:
+        CheckpointError: if the folder holds another run, or one without a checkpoint.
+    """
     stored, troubles = checkpoint.read(folder)
     for trouble in troubles:
-        warn(f"{trouble}; going on from the previous checkpoint")
+        warn(f"{trouble}; going on from the previous one")
     if stored is None:
+        if holds_run(folder):
+            text = f"{folder} holds {HISTORY}, but no checkpoint from which this run could go on"
+            raise CheckpointError(f"{text}: choose another folder, or restore the checkpoint")
         return None
     if was := difference(stored.about["identity"], who):
         raise CheckpointError(f"{folder} holds another run ({was}): choose another folder")

@@ -1,8 +1,7 @@
-"""Result: what came of an experiment, in memory or in the folder where it is kept."""
+"""Result: a run that has ended or was interrupted, in memory or read from its folder."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,16 +13,18 @@ import jax
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
 from fedloom.algorithms import Method, Personalised
+from fedloom.data.checksum import Damaged, json_content, read_json
 from fedloom.direction import metric_of
 from fedloom.engines.clock import Passed
-from fedloom.errors import CheckpointError, whole
-from fedloom.runs.history import History, from_rows
+from fedloom.errors import CheckpointError, DataError, warn, whole
+from fedloom.runs.history import History
+from fedloom.runs.lock import is_held
 from fedloom.runs.plot import plot as draw
+from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record, from_json
 from fedloom.runs.users import Users, from_arrays
 from fedloom.tasks import Variables
 
 HISTORY, MODEL, WORKERS = "history.json", "model.safetensors", "workers.json"
-USERS = "each user's "  # before the names of what is measured of users, in a checkpoint
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,19 @@ class Run:
     """What came of an experiment.
 
     Arguments:
-        label: what it is called in tables and figures.
+        label: its name in tables and figures.
         history: what was measured, round by round.
-        variables: the final model, the shared one: what clients keep for themselves is in the model :meth:`of` each.
-            Where there is no shared one, everybody's, one beside the other.
-        stopped: why it stopped.
-        diverged: whether its numbers ceased to be numbers.
-        directory: where it is kept, if anywhere.
-        users: how each client did, where that was asked for.
-        passed: what passed by the clock, if there was one: the seconds and bytes of every worker.
-        own: the number of a client → its model, where they are all in this process.
-        clients: how many there are.
+        variables: the model after the last round of the history. If clients keep layers for themselves, only the shared
+            layers mean something here, and :meth:`of` gives a client's model. If every client has a model of its own,
+            the models of all clients, stacked.
+        stopped: why the run stopped.
+        status: ``finished``, ``diverged`` (its numbers ceased to be finite; the model is the last good one),
+            ``interrupted`` (by Ctrl-C, a limit of time, or a kill), or ``running`` in another process.
+        directory: the folder that holds the run, if there is one.
+        users: what was measured of each client, if that was asked for.
+        passed: the seconds and bytes of every worker by the simulated clock, if there was one.
+        own: the number of a client → its model, where all models are in this process.
+        clients: the number of clients.
         identity: the settings that make the run what it is: data, task, algorithm, clock, seed. Runs that differ in
             the seed alone are drawn as one curve. Empty where they are not known.
     """
@@ -50,7 +53,7 @@ class Run:
     history: History
     variables: Variables
     stopped: str
-    diverged: bool = False
+    status: str = FINISHED
     directory: Path | None = None
     users: Users = field(default_factory=Users)
     passed: Passed | None = None
@@ -59,7 +62,7 @@ class Run:
     identity: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, client: int) -> Variables:
-        """The model that a client uses: with the layers that are its own, or all its own, where there are such."""
+        """Return the model that a client uses, with the layers that belong to this client alone."""
         if self.own is None:
             text = f"of {self.label} there is the model `variables` here, and no client's own"
             raise CheckpointError(f"{text}: those are where they were trained (fl.run(…, directory=…) knows them)")
@@ -67,12 +70,23 @@ class Run:
         return self.own(client)
 
     def __repr__(self) -> str:
-        return f"Run({self.label!r}: {int(self.history.last('round')):,} rounds, {self.stopped})"
+        rounds = int(self.history.last("round")) if len(self.history) else 0
+        return f"Run({self.label!r}: {rounds:,} rounds, {self.stopped})"
 
     @property
     def finished(self) -> bool:
-        """Whether it ran to its end: neither interrupted nor diverged."""
-        return not self.diverged and not self.stopped.startswith("interrupted")
+        """True if a stopping rule ended the run: it neither diverged nor was interrupted, and does not run now."""
+        return self.status == FINISHED
+
+    @property
+    def diverged(self) -> bool:
+        """True if the run stopped because its numbers ceased to be finite."""
+        return self.status == DIVERGED
+
+    @property
+    def interrupted(self) -> bool:
+        """True if the run was stopped before its end and can be resumed."""
+        return self.status == INTERRUPTED
 
     def plot(self, metric: str | None = None, against: str = "rounds", file: str | Path | None = None) -> Any:
         """Draw a metric (accuracy, or loss where there is none) against rounds, bytes, seconds, steps or the clock;
@@ -88,23 +102,108 @@ class Run:
 
 
 def load(directory: str | Path) -> Run:
-    """A run that was kept in a folder: its history and, if it has one, its model."""
+    """Return the run that a folder holds, however it ended: finished, diverged, interrupted or killed.
+
+    The checkpoint says everything: how the run stands, its history and its model. Only where there is no checkpoint, as
+    after a run over MPI or a network, ``history.json`` and ``model.safetensors`` are read instead.
+
+    Raises:
+        CheckpointError: if the folder holds no run, or only damaged files.
+    """
     folder = Path(directory)
-    if not (folder / HISTORY).is_file():
-        raise CheckpointError(f"{folder} holds no run: there is no {HISTORY}")
-    stored = json.loads((folder / HISTORY).read_text())
-    history = from_rows(stored["rows"], stored.get("better"))
-    whole = (folder / MODEL).is_file()  # not of a run that was killed before its end
-    variables = model.load(folder / MODEL) if whole else Variables({}, {})
-    had_users = any(name.startswith("users_") for row in history.rows for name in row)
-    kept, _ = checkpoint.read(folder)
-    users, own = (
-        measured(kept) if kept and had_users else Users(),
-        OWNED.get(stored.get("models", "")) if whole else None,
-    )
-    return Run(stored["label"], history, variables, "loaded", False, folder, users,
-               own=partial(own, variables) if own else None, clients=stored.get("clients", 0),
-               identity=kept.about.get("identity", {}) if kept else {})  # fmt: skip
+    if not holds_run(folder):
+        raise CheckpointError(f"{folder} holds no run: there is neither {checkpoint.NAME} nor {HISTORY}")
+    stored = _checkpoint(folder)
+    if stored is None:
+        return _from_copies(folder)
+    record = from_json(stored.about)
+    if not is_held(folder):
+        _compare_copies(folder, record)
+    return _run(folder, record, stored_model(stored), measured(stored))
+
+
+def holds_run(folder: Path) -> bool:
+    """True if a folder holds a run, whether it can be read or not."""
+    return checkpoint.exists(folder) or (folder / HISTORY).is_file()
+
+
+def write_history(folder: Path, record: Record) -> None:
+    """Write ``history.json``, the copy of a record for other programs."""
+    checkpoint.write_bytes(folder / HISTORY, json_content(record.as_json()))
+
+
+def read_history(folder: Path) -> Record:
+    """Return the record in ``history.json``.
+
+    Raises:
+        CheckpointError: if the file is damaged, or another version of fedloom wrote it.
+    """
+    try:
+        return from_json(read_json((folder / HISTORY).read_bytes()))
+    except (Damaged, CheckpointError) as error:
+        raise CheckpointError(f"{folder / HISTORY} cannot be used: {error}") from error
+
+
+def write_model(folder: Path, record: Record, variables: Variables) -> None:
+    """Write ``model.safetensors``, the copy of a run's model for other programs."""
+    model.save(folder / MODEL, variables, {"round": str(record.round), "label": record.label, "models": record.models})
+
+
+def _checkpoint(folder: Path) -> checkpoint.Checkpoint | None:
+    """Return the newest good checkpoint, with a warning about damaged ones; ``None`` if there is none."""
+    try:
+        stored, troubles = checkpoint.read(folder)
+    except CheckpointError as error:
+        if not (folder / HISTORY).is_file():
+            raise
+        warn(f"{error}; {HISTORY} and {MODEL} are read instead")
+        return None
+    for trouble in troubles:
+        warn(f"{trouble}; the previous checkpoint is read instead")
+    return stored
+
+
+def _from_copies(folder: Path) -> Run:
+    """Return a run from its history and its model, which must be of the same round."""
+    record, variables = read_history(folder), Variables({}, {})
+    if (folder / MODEL).is_file():
+        try:
+            found, about = model.read(folder / MODEL)
+        except DataError as error:
+            raise CheckpointError(str(error)) from error
+        if about.get("round") == str(record.round):
+            variables = found
+        else:
+            warn(f"{folder / MODEL} is of round {about.get('round')}, {HISTORY} of round {record.round}: "
+                 "the model is not read")  # fmt: skip
+    return _run(folder, record, variables, Users())
+
+
+def _compare_copies(folder: Path, record: Record) -> None:
+    """Warn about copies for other programs that are damaged or of another round than the checkpoint."""
+    for name, read in ((HISTORY, lambda: read_history(folder).round), (MODEL, lambda: _model_round(folder))):
+        try:
+            found = read() if (folder / name).is_file() else record.round
+        except (CheckpointError, DataError) as error:
+            warn(f"{error}; the checkpoint, of round {record.round}, is read instead")
+            continue
+        if found != record.round:
+            warn(f"{folder / name} is of round {found}, the checkpoint of round {record.round}: the checkpoint is read")
+
+
+def _model_round(folder: Path) -> int:
+    return int(model.read(folder / MODEL)[1].get("round", -1))
+
+
+def _run(folder: Path, record: Record, variables: Variables, users: Users) -> Run:
+    status, stopped = record.status, record.stopped
+    if status == RUNNING and is_held(folder):
+        stopped = f"still running; round {record.round} was the last to be saved"
+    elif status == RUNNING:
+        status, stopped = INTERRUPTED, f"interrupted: it was killed; round {record.round} was the last to be saved"
+    own = OWNED.get(record.models) if variables.params else None
+    return Run(record.label, record.history, variables, stopped, status, folder, users,
+               own=partial(own, variables) if own else None, clients=record.clients, identity=record.identity)  # fmt: skip
 
 
 def whose(algorithm: Method, clients: int) -> dict[str, Any]:
@@ -132,5 +231,12 @@ OWNED = {"one": shared_by_all, "each": one_of}
 
 
 def measured(stored: checkpoint.Checkpoint) -> Users:
-    """What a checkpoint holds of users."""
-    return from_arrays({name.removeprefix(USERS): a for name, a in stored.arrays.items() if name.startswith(USERS)})
+    """Return what a checkpoint holds of users."""
+    return from_arrays(stored.part(checkpoint.USERS))
+
+
+def stored_model(stored: checkpoint.Checkpoint, part: str = checkpoint.LAST) -> Variables:
+    """Return the model of one of the states in a checkpoint."""
+    start = "variables."
+    arrays = stored.part(part).items()
+    return model.nested((name.removeprefix(start), a) for name, a in arrays if name.startswith(start))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from fedloom.engines.clock import Clock
 from fedloom.runs.stopping import Stop
@@ -10,9 +11,16 @@ from fedloom.runs.stopping import Stop
 
 @dataclass(frozen=True)
 class Settings:
-    """How experiments are run: when they stop, what is evaluated, how often, how often they are saved; whether each
-    client of an evaluated round is measured before and after its work; by which clock, if any; and when they are
-    interrupted, by ``time.perf_counter``.
+    """How experiments are run.
+
+    Args:
+        stop: when they stop.
+        splits: the parts of the data on which models are evaluated.
+        every: rounds between evaluations.
+        save_seconds: seconds between checkpoints.
+        users: whether each client of an evaluated round is measured before and after its work.
+        clock: the simulated clock, if there is one.
+        until: the time of ``time.perf_counter`` at which runs are interrupted.
     """
 
     stop: Stop
@@ -22,3 +30,7 @@ class Settings:
     users: bool = False
     clock: Clock | None = None
     until: float = float("inf")
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the settings that decide what a history holds: a run in a folder goes on with the same ones."""
+        return {"every": self.every, "evaluate": list(self.splits), "users": self.users}

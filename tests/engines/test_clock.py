@@ -184,7 +184,7 @@ def test_a_stopped_run_goes_on_by_the_same_clock(tmp_path: Path) -> None:
     fl.run(data, task, how, rounds=2, evaluate=["train"], clock=time, directory=tmp_path)
     again = fl.run(data, task, how, rounds=6, evaluate=["train"], clock=time, directory=tmp_path)
     assert again.passed is not None
-    kept = json.loads((tmp_path / "workers.json").read_text())
+    kept = json.loads((tmp_path / "workers.json").read_text())["workers"]
     assert [one["seconds"] for one in kept] == again.passed.ready.tolist()
     assert sum(one["bytes_up"] for one in kept) == again.history.last("bytes_up")
     for name in ("clock", "busiest_bytes", "bytes_up", "train_loss"):

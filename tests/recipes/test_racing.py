@@ -16,7 +16,8 @@ from fedloom.recipes.cell import Cell, Trial
 from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.racing import LAG, PATIENCE, Course, Ended, failing, fewest, losing
 from fedloom.runs import Experiment
-from fedloom.runs.history import History
+from fedloom.runs.history import History, from_rows
+from fedloom.runs.record import Record
 from fedloom.runs.restore import standing
 
 TOY = Experiment(model="logistic", fraction=0.5, target=0.8, rounds=20, evaluate="test")
@@ -176,7 +177,8 @@ def test_when_the_time_is_over_nothing_new_begins(course: Course, tmp_path: Path
 def test_those_that_go_on_together_are_in_the_same_round(course: Course, tmp_path: Path) -> None:
     for (lr, *_), rounds in zip(POINTS, (3, 4, 3), strict=True):
         (tmp_path / f"toy-lr={lr:g}-seed=0").mkdir()
-        stored = checkpoint.Checkpoint({"a": np.zeros(1)}, {"rows": [{"round": 0}, {"round": rounds}]})
+        record = Record("toy", from_rows([{"round": 0}, {"round": rounds}]), rounds)
+        stored = checkpoint.Checkpoint({"a": np.zeros(1)}, record.as_json())
         checkpoint.write(tmp_path / f"toy-lr={lr:g}-seed=0", stored)
     groups = list(replace(course, conduct=Conduct(None, tmp_path)).groups([*POINTS, (5.0, 1.0, 0)]))
     assert groups == [[POINTS[0], POINTS[2]], [POINTS[1]], [(5.0, 1.0, 0)]]

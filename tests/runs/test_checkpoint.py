@@ -36,15 +36,16 @@ def test_a_truncated_one_is_reported_and_the_previous_used(tmp_path: Path, keep:
     assert "truncated or damaged" in troubles[0]
 
 
-def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
-    saved(tmp_path, 1, 2)
-    raw = bytearray((tmp_path / NAME).read_bytes())
-    raw[-5] ^= 4
-    (tmp_path / NAME).write_bytes(raw)
-    found, troubles = read(tmp_path)
-    assert found is not None
-    assert found.about == {"n": 1}
-    assert "its checksum does not match" in troubles[0]
+def test_any_flipped_byte_is_found(tmp_path: Path) -> None:
+    write(tmp_path, Checkpoint({}, {"n": 1}))
+    write(tmp_path, Checkpoint({"w": np.array([2.0], np.float32)}, {"n": 2, "text": "é"}))
+    whole = (tmp_path / NAME).read_bytes()
+    for i in range(len(whole)):
+        (tmp_path / NAME).write_bytes(whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :])
+        found, troubles = read(tmp_path)
+        assert found is not None
+        assert (found.about, len(troubles)) == ({"n": 1}, 1), i
+        assert troubles[0].startswith(f"{tmp_path / NAME} cannot be used: it is "), i
 
 
 def test_a_crash_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:

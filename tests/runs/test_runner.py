@@ -118,7 +118,7 @@ def test_a_damaged_checkpoint_warns_and_the_previous_goes_on_to_the_same_end(gen
         fl.run(data, TASK, ALGORITHM, rounds=rounds, directory=tmp_path)
     newest = tmp_path / checkpoint.NAME
     newest.write_bytes(newest.read_bytes()[:-10])
-    with pytest.warns(UserWarning, match="truncated or damaged.*going on from the previous checkpoint"):
+    with pytest.warns(UserWarning, match="cannot be used: it is truncated or damaged.*going on from the previous one"):
         resumed = fl.run(data, TASK, ALGORITHM, rounds=6, directory=tmp_path)
     same(alone.variables, resumed.variables)
 
@@ -167,7 +167,7 @@ def test_when_the_time_is_over_a_run_can_be_resumed(generated: Make, tmp_path: P
                                [tmp_path], ["late"])[0]  # fmt: skip
     stopped = late(0.0)
     assert (stopped.stopped, stopped.history.last("round")) == ("interrupted; it can be resumed", 0)
-    assert standing(tmp_path).stopped == ""  # type: ignore[union-attr]
+    assert standing(tmp_path).status == "interrupted"  # type: ignore[union-attr]
     same(late(float("inf")).variables, fl.run(data, TASK, ALGORITHM, rounds=8).variables)
     assert standing(tmp_path).stopped == "did 8 rounds"  # type: ignore[union-attr]
 
@@ -194,6 +194,12 @@ def test_killed_with_kill_9_and_resumed_is_left_alone(tmp_path: Path) -> None:
         time.sleep(after)
         process.kill()
         process.wait()
+        run = fl.load(killed)
+        assert (run.finished, run.interrupted) == (False, True)
+        assert (
+            run.stopped
+            == f"interrupted: it was killed; round {int(run.history.last('round'))} was the last to be saved"
+        )
     forty_rounds(killed)
     ends = [checkpoint.read(folder)[0] for folder in (alone, killed)]
     same(*(end.arrays for end in ends if end))
