@@ -75,16 +75,20 @@ def test_what_is_done_is_not_undone() -> None:
     fedloom("run", *FAST, "--out", "a", "--quiet")
     before = Path("a/experiment.toml").read_text()
     refused = fedloom("resume", "a", "--rounds", "1")
-    assert (refused.exit_code, "rounds must be at least 2, which are done already, but is 1" in refused.stderr) == (
-        2,
-        True,
-    )
+    said = "rounds must be at least 2, which are done already in a (choose another folder to begin anew), but is 1"
+    assert (refused.exit_code, said in refused.stderr) == (2, True)
     assert Path("a/experiment.toml").read_text() == before
     Path("a/history.json").write_text("{")  # which is not needed to go on
     assert "rounds must be at least 2" in fedloom("resume", "a", "--rounds", "1").stderr
     assert json.loads(fedloom("resume", "a", "--rounds", "3", "--json").stdout)["round"] == 3
     fedloom("sweep", *FAST, "--lr", "0.1,0.2", "--out", "s", "--quiet")
+    before = Path("s/sweep.json").read_text()
     assert "rounds must be at least 2" in fedloom("resume", "s", "--rounds", "1").stderr
+    assert Path("s/sweep.json").read_text() == before
+    Path("a/experiment.toml").unlink()  # the checkpoint knows it too
+    every = fedloom("run", *FAST, "--rounds", "9", "--every", "2", "--out", "a")
+    assert (every.exit_code, "with other settings (every = 1 there, 2 here)" in every.stderr) == (2, True)
+    assert not Path("a/experiment.toml").exists()
 
 
 def test_the_version() -> None:

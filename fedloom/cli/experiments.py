@@ -39,7 +39,9 @@ from fedloom.runs.plot import plot
 from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
 from fedloom.runs.ranks import ORDER
+from fedloom.runs.restore import standing
 from fedloom.runs.result import Run
+from fedloom.runs.resumption import check_resumption
 from fedloom.runs.runner import train
 
 EXPERIMENT, FIGURE, CLIENTS, CENTRAL = "experiment.toml", "figure.png", "clients.png", "central"
@@ -188,10 +190,12 @@ def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequ
 def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: Manner) -> Run:
     """One experiment run in a folder, with a progress bar."""
     task, algorithm = experiment.build_task(data), experiment.build_algorithm()
-    write_text(folder / EXPERIMENT, experiment.to_toml())
     stop = experiment.stop()
     settings = experiment.settings()
     label = experiment.label_on(data.name)
+    if stored := standing(folder):
+        check_resumption(folder, stored, label, settings)  # before anything is written
+    write_text(folder / EXPERIMENT, experiment.to_toml())
     engine = experiment.build_engine()
     with report.live(errors, stop, manner.shows) as watch:
         [run] = train(engine, data, task, [algorithm], [experiment.seed], settings, [folder], [label], watch([label]))
@@ -200,7 +204,7 @@ def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: M
 
 def leave_if_interrupted(runs: Sequence[Run], folder: Path) -> None:
     """After Ctrl-C, say how to go on."""
-    if any(run.stopped.startswith("interrupted") for run in runs):
+    if any(run.interrupted for run in runs):
         errors.print(f"Go on with: fedloom resume {folder}", style="yellow", soft_wrap=True)
         raise typer.Exit(130)
 

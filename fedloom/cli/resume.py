@@ -8,13 +8,11 @@ from typing import Annotated, Optional
 import typer
 
 from fedloom.cli.experiments import CENTRAL, EXPERIMENT, Manner, go
-from fedloom.cli.results import members
 from fedloom.cli.shared import DataFolder, Debug, Json, Quiet, told
 from fedloom.cli.sweep import SWEEP, go_sweep
-from fedloom.errors import CheckpointError, require
+from fedloom.errors import CheckpointError
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.plan import Plan
-from fedloom.runs.restore import standing
 from fedloom.runs.result import holds_run
 
 
@@ -31,7 +29,6 @@ def resume(
     with told(debug):
         changes = {name: value for name, value in (("rounds", rounds), ("target", target)) if value is not None}
         if (directory / SWEEP).is_file():
-            check_rounds(rounds, directory)
             go_sweep(Plan.read(directory / SWEEP).changed(**changes), directory, Manner(quiet, json_, data_folder))
             return
         if holds_run(directory) and not (directory / EXPERIMENT).is_file():
@@ -39,14 +36,5 @@ def resume(
                                   f'fl.run(…, directory="{directory}") again')  # fmt: skip
         if not (directory / EXPERIMENT).is_file():
             raise CheckpointError(f"{directory} holds no run: there is no {EXPERIMENT}")
-        check_rounds(rounds, directory)
         experiment = Experiment.read(directory / EXPERIMENT).replace(**changes)
         go(experiment, directory, Manner(quiet, json_, data_folder), central=(directory / CENTRAL).is_dir())
-
-
-def check_rounds(rounds: int | None, directory: Path) -> None:
-    """Raise an :class:`ArgumentError` if more rounds are done in a folder than are asked for."""
-    if rounds is None:
-        return
-    done = max((stands.round for folder in members(directory) if (stands := standing(folder))), default=0)
-    require(rounds >= done, "rounds", f"at least {done:,}, which are done already", rounds)

@@ -25,7 +25,7 @@ from fedloom.runs.lock import alone
 from fedloom.runs.plan import Plan
 from fedloom.runs.plot import plot
 from fedloom.runs.result import Run
-from fedloom.runs.sweep import Point, run_points
+from fedloom.runs.sweep import Point, check_points, run_points
 from fedloom.trees import listed
 
 SWEEP = "sweep.json"
@@ -77,12 +77,14 @@ def go_sweep(plan: Plan, folder: Path, manner: Manner) -> None:
     data = build(first, folder, manner, [point.algorithm for point in points])
     task, runs = first.build_task(data), list[Run]()
     with alone(folder, "sweep"), report.live(errors, first.stop(), manner.shows) as watch:
+        for settings, mine in by_clock(points, experiments):
+            check_points(mine, settings, folder)  # before anything is written
         write_text(folder / SWEEP, plan.as_json())
         for point in points:
             write_text(folder / point.folder / EXPERIMENT, experiments[point.label].to_toml())
         for settings, mine in by_clock(points, experiments):
             runs += run_points(mine, first.build_engine(), data, task, settings, folder, watch)
-            if any(run.stopped.startswith("interrupted") for run in runs):
+            if any(run.interrupted for run in runs):
                 break
     against = ["rounds", *(["bytes"] if costs_differ(runs) else []), *(["clock"] if first.compute else [])]
     plot(runs, against=against, target=first.target, file=folder / FIGURE)

@@ -60,6 +60,6 @@ class Conduct:
 
     def whole(self, runs: Sequence[Run]) -> Sequence[Run]:
         """The same, if none was stopped on its way: else a TimeoutError, or a KeyboardInterrupt if one was asked to."""
-        if any(run.stopped.startswith("interrupted") for run in runs):
+        if any(run.interrupted for run in runs):
             raise TimeoutError if time.perf_counter() >= self.until else KeyboardInterrupt
         return runs

@@ -84,7 +84,7 @@ class Course:
             most = fewest(before, seeds, target) if capped else None
             rule = losing(target, group, before, self.lag(group)) if raced else failing(target, group, before)
             runs = self.run(group, target, most, rule)
-            done = [not run.stopped.startswith("interrupted") for run in runs]
+            done = [not run.interrupted for run in runs]
             trials = [
                 Trial(*point, ending(run.stopped), curve(run.history))
                 for run, point, is_whole in zip(runs, group, done, strict=True) if is_whole

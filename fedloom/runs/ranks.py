@@ -27,9 +27,10 @@ from fedloom.runs.history import History, from_rows
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.lock import alone
 from fedloom.runs.order import Order, Prepared, Refused, prepared
-from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
+from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record, from_json
 from fedloom.runs.restore import difference
 from fedloom.runs.result import WORKERS, Run, whose, write_history, write_model
+from fedloom.runs.resumption import check_resumption
 from fedloom.runs.tally import Report, counters, report, row, statistics
 
 EXPERIMENT, ORDER, LEAVING = "experiment.toml", "peers.json", "leaving"
@@ -116,9 +117,12 @@ class Attendance:
         if checkpoint.exists(self.folder):
             raise CheckpointError(f"{self.folder} holds a run of one process: choose another folder")
         found = [*checkpoint.kept(self.own), *checkpoint.kept(self.own / LEAVING)]
+        stop = replace(self.prepared.experiment.stop(), rounds=self.prepared.rounds)
+        settings = replace(self.prepared.experiment.settings(), stop=stop)
         for one in found:
             if was := difference(one.about["identity"], self.prepared.identity):
                 raise CheckpointError(f"{self.folder} holds another run ({was}): choose another folder")
+            check_resumption(self.folder, from_json(one.about), self.prepared.label, settings)
         return {int(one.about["round"]): one for one in found}
 
     def begin(self) -> tuple[int, str | None]:
@@ -184,20 +188,19 @@ class Attendance:
     def moment(self, round: int) -> Moment:
         """What this rank has now."""
         spent = {name: {str(w): n for w, n in counted.items()} for name, counted in counters(self.prepared).items()}
-        seen = {"rows": self.history.rows, "workers": self.workers, "spent": spent}
-        return Moment(round, self.exchange.arrays(), {"identity": self.prepared.identity, "round": round, **seen})
+        owned = whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
+        settings = self.prepared.experiment.settings().recorded()
+        record = Record(self.prepared.label, self.history, round, RUNNING, **owned, settings=settings,
+                        identity=self.prepared.identity)  # fmt: skip
+        about = {"workers": self.workers, "spent": spent, **record.as_json()}
+        return Moment(round, self.exchange.arrays(), about)
 
     def save(self, folder: Path, moment: Moment, status: str = RUNNING, stopped: str = "") -> None:
         """Write a checkpoint, and at rank 0 the history."""
         checkpoint.write(folder, checkpoint.Checkpoint.of({checkpoint.LAST: moment.arrays}, moment.about))
         if self.world.rank == 0:
-            write_history(self.folder, self.record(moment, status, stopped))
+            write_history(self.folder, replace(from_json(moment.about), status=status, stopped=stopped))
             self.note(WORKERS, {"workers": moment.about["workers"]})
-
-    def record(self, moment: Moment, status: str, stopped: str) -> Record:
-        """Return what the folder says about the run."""
-        owned = whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
-        return Record(self.prepared.label, from_rows(moment.about["rows"]), moment.round, status, stopped, **owned)
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:
         """Write something as JSON."""
@@ -213,10 +216,12 @@ class Attendance:
         self.mailbox.close()
         if found is None:
             return None
-        variables, told = jax.tree.map(np.asarray, found), self.record(moment, status, self.verdict)
+        variables, told = jax.tree.map(np.asarray, found), from_json(moment.about)
+        told = replace(told, status=status, stopped=self.verdict)
         write_model(self.folder, told, variables)
         write_history(self.folder, told)
-        return Run(told.label, told.history, variables, self.verdict, status, self.folder)
+        identity = self.prepared.identity
+        return Run(told.label, told.history, variables, self.verdict, status, self.folder, identity=identity)
 
     def leave(self, reason: str) -> str:
         """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from fedloom.tasks import Task
 from fedloom.trees import flatten, member, stack, unflatten
 
 Identity = dict[str, Any]
+Check = Callable[[Path, Record], None]
 TRACED = ("model", "optimiser")
 """What makes a run, of which a hash is known: it can only be compared if the same program made both."""
 
@@ -61,10 +62,18 @@ def standing(folder: Path | None) -> Record | None:
 
 
 def restore(
-    program: Program, folders: Sequence[Path | None], who: Sequence[Identity]
+    program: Program, folders: Sequence[Path | None], who: Sequence[Identity], checks: Sequence[Check]
 ) -> tuple[ServerState, list[History], list[Users]]:
-    """The states, histories and users that stand in the folders, or those before the first round."""
-    found = [_stored(folder, one) if folder else None for folder, one in zip(folders, who, strict=True)]
+    """Return the states, histories and users that stand in the folders, or those before the first round.
+
+    Args:
+        program: the program that goes on.
+        folders: the folder of each experiment, if it has one.
+        who: what makes each run this run.
+        checks: for each experiment a function that raises if the run in its folder cannot go on.
+    """
+    found = [_stored(folder, one, check) if folder else None
+             for folder, one, check in zip(folders, who, checks, strict=True)]  # fmt: skip
     fresh, better = program.init(), program.task.directions
     if all(one is None for one in found):
         return fresh, [History(better=better) for _ in found], [Users() for _ in found]
@@ -104,7 +113,7 @@ def evened(states: list[ServerState]) -> list[ServerState]:
     return [replace(s, kept=replace(k, rows=r)) for s, k, r in zip(states, every, rows, strict=True)]
 
 
-def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
+def _stored(folder: Path, who: Identity, check: Check) -> checkpoint.Checkpoint | None:
     """Return the checkpoint in a folder; ``None`` if the folder holds no run yet.
 
     Raises:
@@ -120,4 +129,5 @@ def _stored(folder: Path, who: Identity) -> checkpoint.Checkpoint | None:
         return None
     if was := difference(stored.about["identity"], who):
         raise CheckpointError(f"{folder} holds another run ({was}): choose another folder")
+    check(folder, from_json(stored.about))
     return stored

@@ -203,7 +203,8 @@ def _run(folder: Path, record: Record, variables: Variables, users: Users) -> Ru
         status, stopped = INTERRUPTED, f"interrupted: it was killed; round {record.round} was the last to be saved"
     own = OWNED.get(record.models) if variables.params else None
     return Run(record.label, record.history, variables, stopped, status, folder, users,
-               own=partial(own, variables) if own else None, clients=record.clients, identity=record.identity)  # fmt: skip
+               own=partial(own, variables) if own else None, clients=record.clients,
+               identity=record.identity)  # fmt: skip
 
 
 def whose(algorithm: Method, clients: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from fedloom.algorithms import Method
@@ -12,13 +13,13 @@ from fedloom.data import FederatedData
 from fedloom.direction import require_direction
 from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
-from fedloom.errors import DivergedError, UnknownName, choose, require, warn, whole
+from fedloom.errors import DivergedError, UnknownName, choose, require, whole
 from fedloom.runs.checks import check, check_kinds, measured
-from fedloom.runs.history import History
 from fedloom.runs.lock import alone
 from fedloom.runs.ongoing import Ongoing, Race, Watch
 from fedloom.runs.restore import identities, restore
 from fedloom.runs.result import Run
+from fedloom.runs.resumption import check_resumption
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
@@ -63,7 +64,9 @@ def run(
         clock: on which machines and links it is to be: how long it would take there is measured too, and those that
             are lost or late do not count.
         label: what it is called in progress lines, tables and figures; the task and the data by default.
-        directory: where to keep it. A run that stands there unfinished goes on where it stopped, with the same numbers.
+        directory: the folder that keeps the run. A run that stands there unfinished goes on where it stopped, with the
+            same numbers. Its rules for stopping may change; another label, ``every``, ``evaluate`` or ``users`` is
+            refused, and so are fewer rounds than are done.
         engine: where it is computed; compiled in this process by default.
         watch: called with the history after every evaluation.
     """
@@ -128,9 +131,10 @@ def train(
             if folder is not None:
                 opened.enter_context(alone(folder))
         all_in_one = program(range(len(seeds)))
-        state, histories, users = restore(all_in_one, folders, who)
-        for folder, history in zip(folders, histories, strict=True):
-            tell_lacking(settings.splits, history, folder)
+        raced = race is not None  # a race may end at any round
+        checks = [partial(check_resumption, label=label, settings=settings, allows_fewer_rounds=raced)
+                  for label in labels]  # fmt: skip
+        state, histories, users = restore(all_in_one, folders, who, checks)
         ongoing = Ongoing(all_in_one, program, settings, list(folders), who, list(labels), algorithms, histories)
         ongoing.users = users
         ongoing.watch, ongoing.race = watch, race
@@ -144,11 +148,3 @@ def known(data: FederatedData, splits: str | Sequence[str]) -> tuple[str, ...]:
         if split not in data.splits:
             raise UnknownName("evaluate", split, data.splits)
     return tuple(splits)
-
-
-def tell_lacking(splits: Sequence[str], history: History, folder: Path | None) -> None:
-    """Warn if rounds that are done were not evaluated on some part: they are not evaluated again."""
-    lacking = [split for split in splits if not any(name.startswith(f"{split}_") for name in history.columns)]
-    if len(history) and lacking:
-        text = f"what stands in {folder} was not evaluated on {' and '.join(lacking)}, and is not now"
-        warn(f"{text}: only rounds to come are")

@@ -21,6 +21,7 @@ from fedloom.runs.checks import check, check_kinds
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.restore import standing
 from fedloom.runs.result import Run
+from fedloom.runs.resumption import check_resumption
 from fedloom.runs.runner import known, train
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
@@ -122,6 +123,7 @@ def run_points(
     folders = [point.folder for point in points]
     for folder in folders:
         require(folders.count(folder) == 1 or directory is None, "algorithm", "names of different folders", folder)
+    check_points(points, settings, directory)  # before any of them runs
     runs: dict[str, Run] = {}
     for group in groups(points, engine, data, task, directory):
         labels = [p.label for p in group]
@@ -131,9 +133,17 @@ def run_points(
             watch(labels) if watch else None,
         )  # fmt: skip
         runs |= zip(labels, results, strict=True)
-        if any(run.stopped.startswith("interrupted") for run in results):
+        if any(run.interrupted for run in results):
             break
     return [runs[p.label] for p in points if p.label in runs]
+
+
+def check_points(points: Sequence[Point], settings: Settings, directory: Path | None) -> None:
+    """Raise unless every experiment that stands in a sweep's folder can go on with these settings."""
+    for point in points:
+        folder = directory / point.folder if directory else None
+        if folder and (stored := standing(folder)):
+            check_resumption(folder, stored, point.label, settings)
 
 
 def combinations(

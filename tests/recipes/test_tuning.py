@@ -308,8 +308,8 @@ def test_what_had_ended_before_an_interrupt_is_kept(
     curve = History(
         ({"round": 0, "test_accuracy": 0.1, "seconds": 0}, {"round": 2, "test_accuracy": 0.9, "seconds": 1})
     )
-    reasons = ("test accuracy reached 0.8", "interrupted after 2 rounds")
-    ended = [Run("", curve, Variables({}, {}), reason) for reason in reasons]
+    ends = (("test accuracy reached 0.8", "finished"), ("interrupted after 2 rounds", "interrupted"))
+    ended = [Run("", curve, Variables({}, {}), *end) for end in ends]
     monkeypatch.setattr(conduct, "train", lambda *_: ended)
     monkeypatch.setattr(Compiled, "group", lambda *_: 2)
     cell, file = Cell("toy", TOY, rate=0.1, targets=(0.8,)), tmp_path / "toy.partial"

@@ -73,10 +73,3 @@ def test_shared_layers_are_everybody_s(halves: FederatedData) -> None:
         same = [np.array_equal(a, one[name]) for one in own]
         assert same == [not name.startswith("params.output")] * 2, name
     assert not jax.tree.all(jax.tree.map(np.array_equal, run.of(0), run.of(1)))
-
-
-def test_what_was_not_evaluated_is_told_of(halves: FederatedData, tmp_path: Path) -> None:
-    fl.run(halves, TASK, fl.fedavg(**WORK), rounds=2, evaluate="test", directory=tmp_path)
-    with pytest.warns(UserWarning, match="was not evaluated on train, and is not now: only rounds to come are"):
-        run = fl.run(halves, TASK, fl.fedavg(**WORK), rounds=3, evaluate="train,test", directory=tmp_path)
-    assert "train_loss" not in run.history.rows[0] and "train_loss" in run.history.rows[-1]

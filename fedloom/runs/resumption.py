@@ -1,0 +1,45 @@
+"""Resumption: whether the run in a folder goes on as it is asked to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedloom.errors import CheckpointError, require
+from fedloom.runs.record import Record
+from fedloom.runs.settings import Settings
+
+
+def check_resumption(
+    folder: Path, record: Record, label: str, settings: Settings, allows_fewer_rounds: bool = False
+) -> None:
+    """Raise unless the run in a folder can go on under a label and with settings.
+
+    Rules for stopping may change. What the folder already holds may not: the label, the rounds that are evaluated, the
+    parts of the data on which they are, whether users are measured, and the rounds that are done.
+
+    Args:
+        folder: the folder that holds the run.
+        record: what the folder says about the run.
+        label: the label that is asked for.
+        settings: the settings that are asked for.
+        allows_fewer_rounds: whether the run may have done more rounds than are asked for.
+
+    Raises:
+        ArgumentError: if more rounds are done than are asked for.
+        CheckpointError: if the label or a setting is another one.
+    """
+    there, here = comparable(record.label, record.settings), comparable(label, settings.recorded())
+    differs = ", ".join(f"{name} = {there.get(name)!r} there, {here[name]!r} here"
+                        for name in here if there.get(name) != here[name])  # fmt: skip
+    if differs:
+        text = f"{folder} holds {record.label!r} at round {record.round:,}, with other settings ({differs})"
+        raise CheckpointError(f"{text}: go on with those, or choose another folder")
+    done = f"at least {record.round:,}, which are done already in {folder} (choose another folder to begin anew)"
+    require(allows_fewer_rounds or settings.stop.rounds >= record.round, "rounds", done, settings.stop.rounds)
+
+
+def comparable(label: str, recorded: Any) -> dict[str, Any]:
+    """Return a label and settings as values that are equal if they mean the same."""
+    evaluate = sorted(recorded.get("evaluate", ()))
+    return {"label": label, **recorded, "evaluate": ",".join(evaluate)}
