@@ -28,11 +28,14 @@ class Grounded(World):
     Arguments:
         folder: where it is.
         blow: what may happen at every moment.
+        lies: (number, round) of the updates that are a lie.
     """
 
-    def __init__(self, folder: Path, blow: Blow, ground: type[Ground] = Ground) -> None:
+    def __init__(
+        self, folder: Path, blow: Blow, ground: type[Ground] = Ground, lies: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
         self.blow, self.folder, self.hit = blow, folder, False
-        super().__init__(0, CALM, rounds=ROUNDS)
+        super().__init__(0, CALM, rounds=ROUNDS, lies=lies)
         self.disk = ground(folder / "files", self.moment)  # type: ignore[assignment]
         self._connect()
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedloom as fl
+from fedloom.algorithms import ServerState
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
@@ -143,11 +144,27 @@ def computed(number: int, round: int, model: np.ndarray, turns: float) -> np.nda
     return (np.float32(0.1) * (step - model)).astype(np.float32)
 
 
+HUGE = 1e14  # what a liar sends: numbers that are believed one by one, and of which no model can be made
+
+
+def loss(state: ServerState) -> dict[str, float]:
+    """What a server measures: (‖w‖²)² in float32, which is infinite for a model that a liar has moved."""
+    square = np.sum(flatten(state.variables)["params.w"] ** 2)
+    with np.errstate(over="ignore"):
+        return {"test_loss": float(square**2)}
+
+
 @dataclass
 class Worker:
-    """Local work that remembers how often it counted."""
+    """Local work that remembers how often it counted.
+
+    Arguments:
+        arithmetic: the server's part of the algorithm.
+        lies: (number, round) of the updates that are a lie.
+    """
 
     arithmetic: Arithmetic
+    lies: frozenset[tuple[int, int]] = frozenset()
     number: int = -1
     examples: int = 0
 
@@ -165,6 +182,8 @@ class Worker:
     def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
         turns = float(kept["turns"]) if kept else 0.0
         update = {"update.params.w": computed(self.number, round, model["variables.params.w"], turns)}
+        if (self.number, round) in self.lies:
+            update["update.params.w"] = np.full(SIZE, HUGE, np.float32)
         return Trained(update, self.examples, {}, {"accuracy": 1.0, "count": 2.0}, {"turns": np.float32(turns + 1)})
 
 
@@ -214,6 +233,7 @@ class World:
     rounds: int = 4
     rules: Rules = field(default_factory=lambda: Rules(begin=3, quorum=1.0, deadline=20.0, patience=3.0))
     fraction: float = 1.0
+    lies: frozenset[tuple[int, int]] = frozenset()
 
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
@@ -262,7 +282,7 @@ class World:
             self.service = None
             try:
                 journal = Journal(self.connection, self.fate)
-                course = Course(self.arithmetic, self.rules, Stop(self.rounds), lambda _: {}, "{}", {"tiny": 1})
+                course = Course(self.arithmetic, self.rules, Stop(self.rounds), loss, "{}", {"tiny": 1})
                 clock = lambda: 1e9 + loop.time()  # noqa: E731
                 coordinator = Coordinator(course, journal, self.disk, clock, f"run-{self.seed}", self.note)
                 self.coordinator, self.doomed = coordinator, asyncio.Event()
@@ -315,7 +335,7 @@ class World:
         disk = self.disks[number]
         while True:
             link = Wired(self, f"p{number}")
-            worker = Worker(self.arithmetic)
+            worker = Worker(self.arithmetic, self.lies)
             participant = Participant(link, worker, disk, compute=self.compute, tell=self.note, draw=self.draw.random)
             try:
                 _, model = await self.until(participant.run(), self.weather.crashes)
@@ -356,6 +376,12 @@ class World:
         assert np.array_equal(final, expected(self.arithmetic, numbers, len(members)))
         assert sum(member.rounds for member in members.values()) == sum(row["replies"] for row in rows)
         assert all(row["replies"] <= row["asked"] <= len(members) for row in rows)
+        voids = {void.round: void for void in coordinator.journal.voids()}
+        assert {row["round"] - 1 for row in rows if row["void"]} == set(voids)
+        by_number = {member.number: name for name, member in members.items()}
+        for k, round in self.lies:
+            assert (by_number[k] in voids[round].names) if round in voids else by_number[k] not in names[round]
+        assert all(np.isfinite(row["test_loss"]) for row in rows)
         return final
 
 
@@ -494,12 +520,15 @@ def expected(arithmetic: Arithmetic, counted: Sequence[Sequence[int]], participa
     """The model after rounds in which these participants counted, computed without any server."""
     state, turns = arithmetic.first, [0] * participants
     for round, numbers in enumerate(counted):
+        if not numbers:  # it was void
+            state = arithmetic.skipped(state)
+            continue
         model = flatten(state.variables)["params.w"]
         who = [k for k in arithmetic.preference(round, participants) if k in numbers]
         given = [Contribution(k, 10 * (k + 1), {}) for k in who]
         order = arithmetic.ordered(given)
         updates = [{"update.params.w": computed(who[i], round, model, turns[who[i]])} for i in order]
-        state, _ = arithmetic.step(state, [given[i] for i in order], updates, participants)
+        state, *_ = arithmetic.step(state, [given[i] for i in order], updates, participants)
         for k in who:
             turns[k] += 1
     return flatten(state.variables)["params.w"]

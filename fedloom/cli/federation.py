@@ -70,7 +70,7 @@ def server_command(
     insecure: Insecure = False,
     begin: Annotated[int, typer.Option(help="participants before the first round")] = 2,
     over: Annotated[float, typer.Option(help="how many more are asked than needed, as a factor")] = 1.3,
-    quorum: Annotated[float, typer.Option(help="share of the needed updates without which a round is void")] = 2 / 3,
+    quorum: Annotated[float, typer.Option(help="share of the needed updates below which a round is given up")] = 2 / 3,
     deadline_: Annotated[float, typer.Option("--round-seconds", help="seconds that a round may take")] = 600.0,
     patience_: Annotated[
         float, typer.Option("--wait-seconds", help="seconds to wait for more participants, and for them to come back")
@@ -269,8 +269,14 @@ def shown(found: Mapping[str, Any]) -> list[Any]:
     for one in found["participants"]:
         last_round = "–" if one["counted"] < 0 else str(one["counted"] + 1)
         people.add_row(one["name"], str(one["rounds"]), last_round, str(one["offences"]))
-    lines: list[Any] = [f"run {found['run']}: {found['round']:,} rounds done, {found['state']}, "
-                        f"{found['aborted']:,} void{'; ' + metrics if metrics else ''}", people]  # fmt: skip
+    done = f"{found['round']:,} rounds done, {found['state']}, {found['voids']:,} void, {found['aborted']:,} given up"
+    lines: list[Any] = [f"run {found['run']}: {done}{'; ' + metrics if metrics else ''}", people]
+    if found["void"]:
+        void = Table("void", "round", "updates of", "why")
+        for one in found["void"][:20]:
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["time"]))
+            void.add_row(when, str(one["round"] + 1), ", ".join(one["names"]), Text(printable(one["why"])))
+        lines.append(void)
     if found["refused"]:
         refused = Table("refused", "round", "participant", "why")
         for one in found["refused"][:20]:
@@ -338,7 +344,12 @@ SAID: dict[tuple[bool, str], Callable[[Mapping[str, Any]], str]] = {
     (True, "left"): lambda f: f"{f['name']} has left: {f['why']}",
     (True, "closed"): _closed,
     (True, "waiting"): lambda f: f"waiting: {f['why']}",
-    (True, "void"): lambda f: f"round {f['round'] + 1} is void: {f['updates']} updates; it begins again",
+    (True, "void"): lambda f: (
+        f"round {f['round'] + 1} is void: {f['why']}; the model before it stays; updates of "
+        f"{', '.join(f['participants'])} were in it"
+        if "why" in f
+        else f"round {f['round'] + 1} is given up: {f['updates']} updates; it begins again"
+    ),
     (True, "refused"): lambda f: f"an update of {f['name']} is refused: {f['why']}",
     (True, "trouble"): lambda f: f"trouble: {f['why']}",
     (True, "turned away"): lambda f: f"somebody is turned away: {f['why']}",

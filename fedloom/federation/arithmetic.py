@@ -133,16 +133,23 @@ class Arithmetic:
         given: Sequence[Contribution],
         updates: Updates,
         everyone: int,
-    ) -> tuple[ServerState, float]:
-        """The state after a round, and ‖mean update‖.
+    ) -> tuple[ServerState, float, bool]:
+        """Return the state after a round, ‖mean update‖, and whether any update had a positive weight.
 
-        Arguments:
-            given, updates: of those that count, in the same order.
-            everyone: K, how many participants there are.
+        Args:
+            state: the state before the round.
+            given: what is known of each update.
+            updates: the updates, in the same order.
+            everyone: K, the number of participants.
         """
         total = (self._kept if self.algorithm.stacked else self._added)(state, given, updates)
         mean, aside, norm, counted = _mean(total)
-        return _apply(self._stacked, state, mean, aside, np.float32(everyone), counted), float(norm[0])
+        ahead = _apply(self._stacked, state, mean, aside, np.float32(everyone), counted)
+        return ahead, float(norm[0]), bool(counted[0])
+
+    def skipped(self, state: ServerState) -> ServerState:
+        """Return the state after a void round: only the number of the round is another."""
+        return replace(state, round=state.round + 1)
 
     @cached_property
     def _stacked(self) -> Algorithm:

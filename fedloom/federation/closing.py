@@ -1,4 +1,4 @@
-"""Closing: the work at the end of a round: long, and with no effect but files that nobody knows of yet."""
+"""Closing: the work at the end of a round. It writes only files that no journal entry refers to: it may be repeated."""
 
 from __future__ import annotations
 
@@ -14,17 +14,26 @@ from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.journal import Closed, Opened, Received
 from fedloom.federation.schema import Schema
+from fedloom.federation.void import flaw
 from fedloom.federation.wire import NUMBERS
 from fedloom.trees import flatten
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a round: the state after it and what is sent next, in files; and its row."""
+    """The outcome of a round.
+
+    Args:
+        state: the state after it.
+        closed: the files of that state and of the model that is sent next, and the row of the history.
+        counted: the participants whose updates counted; none if the round is void.
+        void: why the round is void, if it is.
+    """
 
     state: ServerState
     closed: Closed
     counted: tuple[str, ...]
+    void: str | None = None
 
 
 Job = Callable[[], Done]
@@ -43,10 +52,13 @@ def close(
     sent: int,
     before: Mapping[str, float],
 ) -> Done:
-    """What comes of a round.
+    """Return the outcome of a round. If its updates leave no usable model, it is void and the model before it stays.
 
-    Arguments:
+    Args:
+        course: the run.
+        disk: where the files are written.
         state: before it.
+        opened: the round.
         received: the updates that count.
         numbers: of their participants, by name.
         everyone: K, how many participants there are.
@@ -61,26 +73,29 @@ def close(
     order = arithmetic.ordered(given)
     chosen = [found[i] for i in order]
     updates = (arithmetic.update_schema.arrays(disk.read(update.file)) for update in chosen)
-    ahead, norm = arithmetic.step(state, [given[i] for i in order], updates, everyone)
-    arithmetic.state_schema.check(flatten(ahead))
-    row = costs(arithmetic, opened, chosen, sent, before) | {"seconds": seconds, "update_norm": norm}
-    row |= {**course.evaluate(ahead), **pooled(chosen)}
+    ahead, norm, counted = arithmetic.step(state, [given[i] for i in order], updates, everyone)
+    metrics = course.evaluate(ahead)
+    void, names = flaw(arithmetic, ahead, norm, counted, metrics), tuple(update.name for update in chosen)
+    if void is not None:
+        ahead, norm, names = arithmetic.skipped(state), 0.0, ()
+        metrics = course.evaluate(ahead)
+    row = costs(arithmetic, opened, chosen, sent, before) | {"replies": len(names), "void": int(void is not None)}
+    row |= {"seconds": seconds, "update_norm": norm, **metrics, **pooled(chosen)}
     if stop.target is not None or stop.patience is not None:
         row.setdefault(stop.monitor, math.nan)  # where nobody has measured it
-    return Done(ahead, Closed(opened.round, *kept(disk, arithmetic, ahead), row), tuple(u.name for u in chosen))
+    return Done(ahead, Closed(opened.round, *kept(disk, arithmetic, ahead), row), names, void)
 
 
 def costs(
     arithmetic: Arithmetic, opened: Opened, chosen: Sequence[Received], sent: int, before: Mapping[str, float]
 ) -> dict[str, float]:
-    """What a run has cost after a round."""
+    """Return what a run has cost after a round, whether or not the round is void."""
     local, n = arithmetic.algorithm.local, np.array([update.examples for update in chosen], np.int32)
     return {
         "round": opened.round + 1,
         "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.taken(n)))),
         "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
         "bytes_down": before.get("bytes_down", 0) + sent,
-        "replies": len(chosen),
         "asked": len(opened.cohort),
         "attempt": opened.attempt,
     }

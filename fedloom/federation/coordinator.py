@@ -14,10 +14,11 @@ from fedloom.errors import CheckpointError
 from fedloom.federation.closing import Done, Job, close, kept
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
-from fedloom.federation.journal import Journal, Member, Opened, Received, Refused
+from fedloom.federation.journal import Journal, Member, Opened, Received, Refused, Void
 from fedloom.federation.log import Log, silent
 from fedloom.federation.roll import Presence, Roll
 from fedloom.federation.uploads import PART, Uploads
+from fedloom.federation.void import LIMIT, exhausted
 from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
 from fedloom.runs.history import from_rows
@@ -83,7 +84,7 @@ class Coordinator:
         if standing := self.journal.opened():
             self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
             self.opened = replace(self.opened, began=now)
-        self.stopped = self.course.stop.reason(self.history) if len(self.history) else None
+        self.stopped = self._over_because() if len(self.history) else None
         self.uploads.clear()  # after a crash their ends may be anything
         self._tidy()
 
@@ -368,11 +369,18 @@ class Coordinator:
         given = opened, received, numbers, len(self.members), seconds, sent, before
         return partial(close, self.course, self.disk, self.state, *given)
 
+    def _over_because(self) -> str | None:
+        """Return why the run is over, or ``None`` if it goes on."""
+        return self.course.stop.reason(self.history) or exhausted(self.history.rows, self.journal.voids(LIMIT))
+
     def finish(self, done: Done) -> None:
-        """A round is closed: its model stands, and the next begins."""
+        """Write that a round is closed, with a new model or void, and go on to the next."""
         assert self.opened is not None
-        now = self.clock()
-        self.journal.end(self.opened, done.closed, done.counted, now)
+        now, round = self.clock(), self.opened.round
+        void = Void(now, round, done.void, tuple(self.received)) if done.void is not None else None
+        self.journal.end(self.opened, done.closed, done.counted, now, void)
+        if void is not None:
+            self.log("void", round=round, attempt=self.opened.attempt, why=void.why, participants=sorted(void.names))
         for name in done.counted:
             known = self.members[name]
             self.members[name] = replace(known, counted=done.closed.round, rounds=known.rounds + 1)
@@ -380,7 +388,7 @@ class Coordinator:
         self.history = self.history + dict(done.closed.row)
         self.round, self.opened, self.received, self.expected = self.round + 1, None, {}, set()
         self.closing, self.not_before = False, now
-        self.stopped = self.course.stop.reason(self.history)
+        self.stopped = self._over_because()
         self.log("closed", **done.closed.row)
         self.uploads.clear()  # of a round that is over
         if self.stopped:

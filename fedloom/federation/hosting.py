@@ -31,8 +31,9 @@ from fedloom.federation.points import from_environment
 from fedloom.federation.revoked import Revoked
 from fedloom.federation.service import Service
 from fedloom.federation.status import status
+from fedloom.federation.void import is_exhausted
 from fedloom.runs.lock import alone, is_held
-from fedloom.runs.record import FINISHED, INTERRUPTED, RUNNING, Record
+from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.result import Run, write_history, write_model
 
 JOURNAL, FILES, LOG = "journal.sqlite", "files", "log.jsonl"
@@ -178,7 +179,8 @@ def kept(coordinator: Coordinator, folder: Path, status: str | None = None) -> R
     """Write the history and the model of a run so far into its folder, and return the run."""
     course, variables = coordinator.course, coordinator.state.variables
     stopped = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
-    status = status or (FINISHED if coordinator.stopped else INTERRUPTED)
+    over = DIVERGED if is_exhausted(coordinator.history.rows) else FINISHED
+    status = status or (over if coordinator.stopped else INTERRUPTED)
     record = Record(course.label, coordinator.history, coordinator.round, status, "" if status == RUNNING else stopped)
     write_model(folder, record, variables)
     write_history(folder, record)
@@ -226,7 +228,8 @@ def standing(folder: Path) -> Mapping[str, Any]:
             "state": ("in a round" if under_way else "between rounds") if is_held(folder) else "no server is there",
             "participants": [vars(member) for member in members.values()],
             "history": journal.rows(), "refused": [vars(refused) for refused in journal.refusals()],
-            "aborted": journal.voided(),
+            "void": [vars(void) for void in journal.voids()], "aborted": journal.voided(),
+            "voids": sum(int(row.get("void", 0)) for row in journal.rows()),
         }  # fmt: skip
     finally:
         journal.close()

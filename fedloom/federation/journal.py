@@ -30,6 +30,8 @@ CREATE TABLE IF NOT EXISTS updates (
 CREATE TABLE IF NOT EXISTS refusals (
     time REAL NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, why TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS unfit (name TEXT PRIMARY KEY) STRICT;
+CREATE TABLE IF NOT EXISTS void_rounds (
+    time REAL NOT NULL, round INTEGER PRIMARY KEY, why TEXT NOT NULL, names TEXT NOT NULL) STRICT;
 """
 MEMBER = "SELECT name, number, counted, rounds, offences FROM participants"
 OPEN, CLOSED, VOID = "open", "closed", "void"
@@ -88,6 +90,16 @@ class Refused:
     round: int
     name: str
     why: str
+
+
+@dataclass(frozen=True)
+class Void:
+    """A round that is over without a new model: why, and the participants whose updates were in it."""
+
+    time: float
+    round: int
+    why: str
+    names: tuple[str, ...]
 
 
 class Journal:
@@ -216,8 +228,8 @@ class Journal:
             done = self.connection.execute("UPDATE participants SET offences = 0 WHERE name = ?", (name,))
         return done.rowcount > 0
 
-    def end(self, round: Opened, closed: Closed, counted: Sequence[str], now: float) -> None:
-        """A round is over, and a new model stands."""
+    def end(self, round: Opened, closed: Closed, counted: Sequence[str], now: float, void: Void | None = None) -> None:
+        """Write that a round is over: with a new model, or void, with the model before it."""
         with self._transaction("a round closes"):
             self.connection.execute(
                 "UPDATE rounds SET outcome = ?, ended = ?, state = ?, model = ?, row = ?, counted = ? "
@@ -231,6 +243,11 @@ class Journal:
                 "UPDATE participants SET counted = ?, rounds = rounds + 1 WHERE name = ?",
                 [(round.round, name) for name in counted],
             )
+            if void is not None:
+                self.connection.execute(
+                    "INSERT INTO void_rounds VALUES (?, ?, ?, ?)",
+                    (void.time, void.round, void.why, json.dumps(void.names)),
+                )
             self.connection.execute("DELETE FROM updates WHERE round < ?", (round.round,))
 
     def void(self, round: Opened, now: float) -> None:
@@ -282,6 +299,11 @@ class Journal:
         """Whose updates counted, round by round."""
         found = self.connection.execute("SELECT counted FROM rounds WHERE outcome = ? ORDER BY round", (CLOSED,))
         return [json.loads(row[0]) for row in found]
+
+    def voids(self, most: int = 100) -> list[Void]:
+        """Return the last rounds that ended without a new model, the newest first."""
+        found = self.connection.execute("SELECT * FROM void_rounds ORDER BY round DESC LIMIT ?", (most,))
+        return [Void(time, round, why, tuple(json.loads(names))) for time, round, why, names in found]
 
     def refusals(self, most: int = 100) -> list[Refused]:
         """The last updates that were refused, the newest first."""

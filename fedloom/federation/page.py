@@ -35,7 +35,7 @@ Admit = Callable[[bytes | None], bool]
 
 STATES = ("working", "replied", "idle", "gone", "quarantined")
 """What a participant can be."""
-BOOKKEEPING = ("round", "seconds", "steps", "bytes_up", "bytes_down", "replies", "asked", "attempt")
+BOOKKEEPING = ("round", "seconds", "steps", "bytes_up", "bytes_down", "replies", "asked", "attempt", "void")
 """The columns of a history that are not metrics of the model."""
 
 CONNECTIONS = 64
@@ -257,6 +257,8 @@ class Families:
         yield GaugeMetricFamily("fedloom_up", "1 while the server answers", 1)
         yield GaugeMetricFamily("fedloom_round", "The round that the run is in", status.get("round", 0))
         yield CounterMetricFamily("fedloom_rounds_aborted", "Rounds given up", status.get("aborted", 0))
+        voids = sum(row.get("void", 0) for row in status.get("history", ()))
+        yield CounterMetricFamily("fedloom_rounds_void", "Rounds whose updates left no usable model", voids)
         states = Counter(dict.fromkeys(STATES, 0))
         states.update(person["state"] for person in people)
         yield _family(GaugeMetricFamily, "fedloom_participants", "Participants by what they do", "state", states)

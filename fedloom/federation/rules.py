@@ -17,17 +17,19 @@ class Rules:
 
         asks      ⌈over · m⌉ of those who are there and ready,
         ends      when m updates are there; or nobody is left to wait for, or time is up, and ⌈quorum · m⌉ are there,
-        is void   when nobody is left or time is up below that: the model stays as it is, and the round begins again.
+        is given up when nobody is left or time is up below that: the model stays as it is, and the round begins again.
+
+    A round whose updates leave no usable model is void; see :mod:`fedloom.federation.void`.
 
     Arguments:
         begin: so many participants must have come before the first round.
         over: how many more are asked than are needed, as a factor.
-        quorum: the share of m without which a round is void.
+        quorum: the share of m without which a round is given up.
         deadline: seconds that a round may take.
         patience: seconds that one waits for a participant that has gone, or is not ready, before rounds begin without
             it; and for participants to come back after the server has been away.
         forget: seconds after which a participant that has gone, or is not ready, counts no more, until it is back.
-        pause: seconds between a void round and the next.
+        pause: seconds between a round that was given up and the next.
         beat: seconds between two signs of life.
         missed: so many missing in a row, and a participant is gone.
         examples: more than this many examples are not believed.

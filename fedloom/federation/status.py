@@ -20,8 +20,10 @@ def status(c: Coordinator) -> dict[str, Any]:
         "started": c.began, "now": now,
         "participants": [seen(c, member) for member in c.members.values()],
         "history": [dict(row) for row in c.history.rows],
-        "refused": [{"time": r.time, "round": r.round, "name": r.name, "reason": r.why}
+        "refused": [{"time": r.time, "round": r.round + 1, "name": r.name, "reason": r.why}
                     for r in c.journal.refusals()],
+        "void": [{"time": v.time, "round": v.round + 1, "reason": v.why, "participants": list(v.names)}
+                 for v in c.journal.voids()],
         "aborted": c.journal.voided(),
         "bytes_up": last.get("bytes_up", 0), "bytes_down": last.get("bytes_down", 0),
     }  # fmt: skip

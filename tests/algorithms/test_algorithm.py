@@ -81,9 +81,10 @@ def test_over_mpi(server: Any) -> None:
 def test_on_the_network(weighting: Any, server: Any) -> None:
     mine = arithmetic(TINY, fl.fedavg(fraction=1.0, server=server, weighting=weighting), 0)
     update, read = {"update.params.w": np.ones(3, np.float32)}, {"validation_loss_after": 1.0}
-    before, _ = mine.step(mine.first, [Contribution(0, 10, read)], [update], 2)
+    before, *_ = mine.step(mine.first, [Contribution(0, 10, read)], [update], 2)
     nobody = [Contribution(0, 0, {"validation_loss_after": NAN})]
-    after, _ = mine.step(before, nobody, [{"update.params.w": np.zeros(3, np.float32)}], 2)
+    after, _, counted = mine.step(before, nobody, [{"update.params.w": np.zeros(3, np.float32)}], 2)
+    assert not counted
     unchanged(before, after)
 
 

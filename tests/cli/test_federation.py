@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedloom.cli.app import app
-from fedloom.cli.federation import SAID
+from fedloom.cli.federation import SAID, shown
 from fedloom.federation.authority import init, issue
 from fedloom.runs import Experiment
 
@@ -94,3 +94,17 @@ def test_a_strange_certificate_is_not_called_an_absent_server() -> None:
     assert lost({"why": "connection refused", "again": 1.0}) == "no server (connection refused); again in 1.0 s"
     strange = lost({"why": "SSL: CERTIFICATE_VERIFY_FAILED", "again": 1.0})
     assert strange.startswith("its certificate is not of the authority in ca.pem, or is for another host (SSL")
+
+
+def test_a_void_round_is_told_of_by_name() -> None:
+    told = SAID[True, "void"]
+    fields = {"round": 2, "attempt": 0, "why": "the test loss of the model after it is inf", "participants": ["a", "b"]}
+    wanted = "round 3 is void: the test loss of the model after it is inf; the model before it stays; updates of a, b "
+    assert told(fields) == wanted + "were in it"
+    assert told({"round": 2, "attempt": 0, "updates": 1}) == "round 3 is given up: 1 updates; it begins again"
+    void = {"time": 0.0, "round": 2, "why": fields["why"], "names": ("a", "b")}
+    found = {"run": "r", "round": 3, "state": "no server is there", "participants": [], "history": [], "refused": [],
+             "void": [void], "voids": 1, "aborted": 0}  # fmt: skip
+    line, _, table = shown(found)
+    assert line == "run r: 3 rounds done, no server is there, 1 void, 0 given up"
+    assert [next(iter(column.cells)) for column in table.columns][1:3] == ["3", "a, b"]

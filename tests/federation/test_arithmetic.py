@@ -24,9 +24,9 @@ def test_a_step_by_hand() -> None:
     mine = tiny(1.0)
     given = [Contribution(0, 1, {}), Contribution(1, 3, {})]
     updates = [{"update.params.w": np.full(3, w, np.float32)} for w in (4.0, 8.0)]
-    state, norm = mine.step(mine.first, given, updates, 2)
+    state, norm, counted = mine.step(mine.first, given, updates, 2)
     assert flatten(state.variables)["params.w"] == pytest.approx([7.0] * 3)  # (1 · 4 + 3 · 8) / 4
-    assert norm == pytest.approx(7.0 * np.sqrt(3)) and int(state.round) == 1
+    assert norm == pytest.approx(7.0 * np.sqrt(3)) and counted and int(state.round) == 1
 
 
 def test_whoever_comes_costs_no_compilation() -> None:

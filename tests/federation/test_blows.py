@@ -78,6 +78,26 @@ def moments(folder: Path, ground: type[Ground]) -> Iterator[int]:
     return iter(range(len(come)))
 
 
+def test_a_void_round_at_every_moment(quick: Path) -> None:
+    """One participant lies in the first round: its model is dropped, the second round is as if nobody had worked."""
+    lies, wanted = frozenset({(1, 0)}), expected(tiny(1.0), [[], [0, 1, 2]], 3)
+    calm = Grounded(quick / "calm", lambda _: None, lies=lies)
+    assert np.array_equal(calm.run(), wanted)
+    why = "the test loss of the model after it is inf"
+    [event] = [fields for _, event, fields in calm.events if event == "void"]
+    assert event == {"round": 0, "attempt": 0, "why": why, "participants": ["p0", "p1", "p2"]}
+    blow, come = blows(crash, 0, 0)
+    Grounded(quick / "count", blow, lies=lies).run()
+    closes = [i for i, name in enumerate(come) if "a round closes" in name or "file" in name]
+    for first in closes:
+        blow, _ = blows(crash, first, 1)
+        world = Grounded(quick / str(first), blow, lies=lies)
+        assert np.array_equal(world.run(), wanted), (first, come[first])
+        world.readable()
+        [void] = world.coordinator.journal.voids()
+        assert (void.round, void.why, sorted(void.names)) == (0, why, ["p0", "p1", "p2"])
+
+
 LONG = pytest.param(full, 6, Half, marks=pytest.mark.slow)
 
 

@@ -191,6 +191,7 @@ def test_the_metrics_are_what_prometheus_reads(authority: Path, port: int) -> No
     assert found.pop(("fedloom_metric", "test_loss")) != 0.31  # the last one, which was not a number
     assert found == {
         ("fedloom_up",): 1, ("fedloom_round",): 2, ("fedloom_rounds_aborted_total",): 1,
+            ("fedloom_rounds_void_total",): 0,
         ("fedloom_participants", "working"): 1, ("fedloom_participants", "replied"): 1,
         ("fedloom_participants", "idle"): 0, ("fedloom_participants", "gone"): 0,
         ("fedloom_participants", "quarantined"): 0, ("fedloom_bytes_total", "up"): 4800000,

@@ -67,7 +67,7 @@ def served(algorithm: Algorithm, rounds: int, task: Task = TASK) -> tuple[Arithm
         given = [Contribution(k, done[k].examples, done[k].readings) for k in who]
         order = mine.ordered(given)
         updates = [mine.update_schema.arrays(mine.update_schema.content(done[who[i]].update)) for i in order]
-        state, _ = mine.step(state, [given[i] for i in order], updates, K)
+        state, *_ = mine.step(state, [given[i] for i in order], updates, K)
     return mine, flatten(state.variables)
 
 
