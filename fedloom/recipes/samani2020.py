@@ -1,8 +1,8 @@
-"""Samani 2020: one model for all or one for each, averaged plainly, weighted, or without those that do badly.
+"""Samani 2020: one model for all users or one for each, with plain, weighted and filtered averages.
 
-His study describes the methods and the data, and stops before its results; here they are. Every user takes part in
-every round. What weighs and excludes is the accuracy on validation data: centrally each user's own, of its own model;
-peer to peer, of everybody's model on the data of the user that averages.
+The study describes methods and data sets and stops before its results. Every user takes part in every round. Weights
+and filters use accuracy on validation data: with one shared model, each user's own model on its own data; with own
+models, every user's model on the data of the user who averages.
 """
 
 from __future__ import annotations
@@ -39,22 +39,27 @@ METHODS: dict[str, dict[str, Any]] = {
     "personalised, std-dev": {"algorithm": "personalised", **STD_DEV},
     "local only": {"algorithm": "local"},
 }
-"""Method → how its experiment differs; local only is the same centrally and peer to peer."""
+"""Method → the options of its experiment."""
 LINES = {
     method: {"color": colour, "linestyle": "--" if method.startswith("personalised") else "-"}
     for method, colour in zip(METHODS, ("C0", "C1", "C2", "C3", "C4", "C2", "C3", "C4", "C5"), strict=True)
 }
-"""Method → how its curve looks: plain, weighted and std-dev have a colour each, personalised ones are dashed."""
+"""Method → the style of its curve: one colour for each way of averaging, dashed for personalised methods."""
 PAIRED = (
     ("before", "central, weighted", "central, plain"),
     ("before", "central, std-dev", "central, plain"),
     ("before", "personalised, weighted", "central, plain"),
     ("before", "personalised, std-dev", "central, plain"),
     ("before", "personalised, weighted", "global user"),
+    ("before", "personalised, weighted", "local only"),
     ("after", "federated", "local only"),
 )
-"""Which differences are told: when, of which method, against which other."""
+"""Differences that the page lists: the moment, the method, and the method it is compared with."""
 RATES = (0.01, 0.03, 0.1)
+CONSTANT = "cats-dogs"
+"""The data set on which models answer with one class, so that its numbers say nothing about averaging."""
+FAVOURITE = 0.897
+"""Share of a user's test images of cats and dogs that show its favourite; the mean over users and seeds."""
 CENTRAL = {"algorithm": "central", "users": "no", "rounds": 30, "every": 1, "lr": 0.1, "evaluate": "validation"}
 BASE = Experiment(
     split="stratified", validation_share=0.2, test_share=0.2, fraction=1.0, epochs=1, batch_size=10, lr=0.1, rounds=50,
@@ -86,7 +91,7 @@ SETS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "cats-dogs": (
-        "Cats and dogs: 10 users, 80 % of each one's pictures of its favourite",
+        "Cats and dogs: 10 users, about 90 % of whose pictures show their favourite",
         {
             "data": "cats-dogs/thumbs96.tar",
             "partition": "affinity",
@@ -97,11 +102,11 @@ SETS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-"""Part → its title, and its data."""
+"""Part → its title, and the options of its data."""
 
 
 def series(part: str) -> dict[str, Series]:
-    """Method → what is run for it."""
+    """Return the series of each method on a data set."""
     e = BASE.replace(**SETS[part][1])
     found = {}
     for method, changes in METHODS.items():
@@ -111,7 +116,7 @@ def series(part: str) -> dict[str, Series]:
 
 
 def data_set(part: str) -> Callable[[], Part]:
-    """What makes the part of a data set."""
+    """Return a function that makes the part of a data set."""
 
     def make() -> Part:
         title, _ = SETS[part]
@@ -131,7 +136,7 @@ def data_set(part: str) -> Callable[[], Part]:
                 about = f"{title}: every user's accuracy, all seeds."
                 yield Picture(f"{part}-users", about, violins([(m, pooled(kept)) for m, kept in there.items()]))
             if kept := there.get("personalised, weighted"):
-                about = f"{title}: what each user's model is made of in the last round, weighted."
+                about = f"{title}: the weights of each user's average in the last round (personalised, weighted)."
                 yield Picture(f"{part}-mixing", about, mixed(kept))
 
         return Part(part, title, series=lambda found: every.values(), text=text, pictures=pictures)  # noqa: ARG005
@@ -140,7 +145,7 @@ def data_set(part: str) -> Callable[[], Part]:
 
 
 def table(there: Mapping[str, Kept]) -> str:
-    """Of each method: users' mean accuracies, and that of the tenth that fares worst; means over seeds."""
+    """Return a table of users' mean accuracies and the mean of the worst tenth, as means over seeds."""
     if not there:
         return ""
     lines = [
@@ -158,7 +163,7 @@ def table(there: Mapping[str, Kept]) -> str:
 
 
 def differences(there: Mapping[str, Kept]) -> str:
-    """What differs from what, paired by seed, which have the same split and the same first weights."""
+    """Return the differences between methods, paired by seed: a seed fixes the split and the initial weights."""
     told = []
     for moment, method, other in PAIRED:
         if found := gap(there, moment, method, other):
@@ -167,7 +172,7 @@ def differences(there: Mapping[str, Kept]) -> str:
 
 
 def against_rounds(there: Mapping[str, Kept]) -> Figure:
-    """Users' mean accuracy against rounds, before fitting and after."""
+    """Draw users' mean accuracy against rounds, before and after fitting."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(12.4, 4.0), layout="constrained")
         for axes, moment in zip(figure.subplots(1, 2, sharey=True), ("before", "after"), strict=True):
@@ -186,37 +191,39 @@ def against_rounds(there: Mapping[str, Kept]) -> Figure:
 
 
 def pooled(kept: Kept) -> Users:
-    """Every seed's users in the last round, as if of one."""
+    """Return the users of all seeds in the last round as one collection."""
     return Users({f"{m}_accuracy": (each(kept, f"last {m}_accuracy").ravel(),) for m in ("before", "after")})
 
 
 def mixed(kept: Kept) -> Figure:
-    """The mixing matrix of the last round, of the first seed."""
+    """Draw the mixing matrix of the first seed in the last round."""
     flat = np.array(kept.columns["0 last mixing"])
     size = round(len(flat) ** 0.5)
     return mixing(Users() + {"round": kept.columns["round"][-1], "mixing": flat.reshape(size, size)})
 
 
 def introduction(found: Found) -> str:
-    """How the numbers came about."""
-    return f"""# samani2020, finished
+    """Return the page's introduction: the methods, how accuracies were measured, and what they show."""
+    return f"""# samani2020: one average or one for each user
 
-Samani's study of 2020 asks who should count how much, and whether everybody wants the same average; its results
-section was never written. Here every user takes part in every round (E = 1, B = 10, for every method the learning rate
-that is the best of 0.01, 0.03 and 0.1 for the global user, see the end); users' data is split 60:20:20, anew for each
-of {SEEDS} seeds ({quick(found)}). *Federated* weighs by data; *plain* lets all count alike;
-*weighted* by validation accuracy; *std-dev* leaves out models more than one standard deviation below the mean of
-validation accuracies, the rest count the same; the *global user* is one model trained in one place on all data, then
-handed to each user. Accuracies are means over users of each one's accuracy on its own test data, before and after it
-trains the model that it was sent for a round, and of its model after that on everybody's test data; then means over
-seeds, with 95 % intervals. Personalised plain averaging is central plain averaging by construction; their rows differ
-a little because models are added up instead of updates, which rounds differently, and training amplifies that.
+Samani (2020) asks how much each user's model should count in an average, and whether each user should have an average
+of its own. The results section of the study was never written; this page has results. Every user takes part in every
+round (E = 1, B = 10). Users' data is split 60:20:20, differently for each of {SEEDS} seeds ({quick(found)}).
+
+- *federated*: one average, weighted by amount of data; *plain*: equal weights; *weighted*: by validation accuracy.
+- *std-dev*: equal weights, without models more than one standard deviation below the mean validation accuracy.
+- *personalised*: each user has its own average; *central*: one average for all.
+- *global user*: one model trained on all data in one place and then sent to each user; *local only*: no averaging.
+
+Accuracies are means over users, each measured on its own test data: before and after the user trains the received
+model for one round, and after that on everybody's test data. Tables show means over seeds with 95 % intervals.
+Personalised plain averaging equals central plain averaging up to rounding, which training amplifies.
 Recorded: {effort(found)}.
 Drawn by `fedloom reproduce samani2020 --from-results --page docs/samani2020.md`.{meaning(found)}"""
 
 
 def gap(there: Mapping[str, Kept], moment: str, method: str, other: str) -> Estimate | None:
-    """By how much users do better with a method than with another, paired by seed."""
+    """Return by how much users' mean accuracy differs between two methods, paired by seed."""
     if method not in there or other not in there:
         return None
     mine, theirs = (np.nanmean(each(there[m], f"last {moment}_accuracy"), axis=1) for m in (method, other))
@@ -224,41 +231,62 @@ def gap(there: Mapping[str, Kept], moment: str, method: str, other: str) -> Esti
 
 
 def meaning(found: Found) -> str:
-    """What the numbers mean, where there are some of every kind."""
+    """Return what the numbers show and what limits them, once every kind of comparison is recorded."""
     every = {p: {m: found.series[s.name] for m, s in series(p).items() if s.name in found.series} for p in SETS}
 
-    def told(moment: str, method: str, other: str) -> str:
-        gaps = {p: g for p, there in every.items() if (g := gap(there, moment, method, other))}
-        clear = ", ".join(f"{100 * g.mean:+.1f} ({p})" for p, g in gaps.items() if g.is_clear)
-        unclear = ", ".join(p for p, g in gaps.items() if not g.is_clear)
+    def gaps(moment: str, method: str, other: str) -> str:
+        known = {p: g for p, there in every.items() if p != CONSTANT and (g := gap(there, moment, method, other))}
+        clear = ", ".join(f"{100 * g.mean:+.1f} ({p})" for p, g in known.items() if g.is_clear)
+        unclear = ", ".join(p for p, g in known.items() if not g.is_clear)
         return " and ".join([*([clear] if clear else []), *([f"nothing clear ({unclear})"] if unclear else [])])
 
     def elsewhere(method: str) -> str:
-        shown = {
-            p: np.nanmean(each(there[method], "last global_accuracy")) for p, there in every.items() if method in there
-        }
+        shown = {p: np.nanmean(each(there[method], "last global_accuracy")) for p, there in every.items()
+                 if p != CONSTANT and method in there}  # fmt: skip
         return ", ".join(f"{a:.1%} ({p})" for p, a in shown.items())
 
-    if not told("after", "federated", "local only") or not told("before", "personalised, weighted", "central, plain"):
+    if not gaps("after", "federated", "local only") or not gaps("before", "personalised, weighted", "central, plain"):
         return ""
     return f"""
 
-What it means, in points; *nothing clear*: the 95 % interval has zero in it. For one model for all it matters little who
-counts how much: weighted by accuracy instead of plainly, users' accuracy before fitting changes by
-{told("before", "central, weighted", "central, plain")}. Leaving out those who deviate changes it by
-{told("before", "central, std-dev", "central, plain")}: who is left out may have what others lack. For whom one
-averages can matter where users differ: with everybody's own weighted average instead of the plain one it changes by
-{told("before", "personalised, weighted", "central, plain")} before fitting, and by
-{told("after", "personalised, weighted", "central, plain")} after it, when a round of fitting has done the same for
-everybody. Federation itself, against everybody alone, is worth {told("after", "federated", "local only")} after
-fitting; and one who trained alone does badly on others' data: {elsewhere("local only")} of everybody's test examples
-right. Of two classes, half is what one gets who always says the same: where a user's pictures are mostly of its
-favourite (cats-dogs), its own model says just that, which is right for it and useless to others, and an average of such
-models has not learned to tell the two apart before it is fitted."""
+What the numbers show, in points; *nothing clear* means that the 95 % interval contains zero. Cats and dogs are left
+out, for the reason below.
+
+- One average, weighted by accuracy instead of equally, before fitting:
+  {gaps("before", "central, weighted", "central, plain")}.
+- One average without models far below the mean, before fitting: {gaps("before", "central, std-dev", "central, plain")}.
+- Own weighted averages instead of one plain average, before fitting:
+  {gaps("before", "personalised, weighted", "central, plain")}; after fitting:
+  {gaps("after", "personalised, weighted", "central, plain")}.
+- The same own weighted averages against no averaging, before fitting:
+  {gaps("before", "personalised, weighted", "local only")}. A gain over the plain average is not a gain over training
+  alone.
+- Federation (by data, after fitting) against no averaging: {gaps("after", "federated", "local only")}.
+- A model trained on one user's data alone is right on {elsewhere("local only")} of everybody's test examples.
+
+What limits them:
+
+- **Learning rates.** One rate for each data set, the best of {", ".join(f"{lr:g}" for lr in RATES)} for the global user
+  with one seed. No other method was tuned.{edges(found)}
+- **Cats and dogs.** On average {FAVOURITE:.1%} of a user's test images show its favourite, so a model that always gives
+  that answer is right on as many. After fitting, every average has about this accuracy, and about 50 % on everybody's
+  data: the models give constant answers. Differences between methods on this data set say nothing about averaging."""
+
+
+def edges(found: Found) -> str:
+    """Return the sentence on data sets whose best learning rate is the largest that was tried."""
+    kept = {part: found.series.get(f"{part}-rates") for part in SETS}
+    known = {part: k.columns["validation_accuracy"] for part, k in kept.items() if k}
+    last = len(RATES) - 1
+    names = [SETS[part][0].split(":")[0] for part, accuracies in known.items() if np.argmax(accuracies) == last]
+    if not names:
+        return ""
+    return f"""
+  The best rate is the largest that was tried on {len(names)} of {len(known)} data sets ({", ".join(names)})."""
 
 
 def tried(e: Experiment, conduct: Conduct) -> Columns:
-    """The best validation accuracy of the global user with each learning rate."""
+    """Return the best validation accuracy of the global user for each learning rate."""
     data, found = federated(e), []
     for lr in RATES:
         mine = e.replace(lr=lr)
@@ -269,7 +297,7 @@ def tried(e: Experiment, conduct: Conduct) -> Columns:
 
 
 def rates() -> Part:
-    """Which learning rate is best for the global user."""
+    """Return the part that shows the learning rates that were tried."""
     every = {part: Series(f"{part}-rates", BASE.replace(**{**about, **CENTRAL}), tried, part == "wisdm")
              for part, (_, about) in SETS.items()}  # fmt: skip
 
