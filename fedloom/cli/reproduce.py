@@ -14,6 +14,7 @@ import fedloom.recipes.layout as layout
 from fedloom.cli.shared import DataFolder, Debug, Quiet, console, errors, told
 from fedloom.errors import FedloomError, choose, require
 from fedloom.recipes import PAPERS, Part
+from fedloom.recipes.comparison import summary
 from fedloom.recipes.page import page as write_page
 from fedloom.recipes.paper import Paper
 from fedloom.recipes.part import Found
@@ -110,7 +111,7 @@ def show(parts: Sequence[Part], found: Found) -> None:
         for grid in part.grids:
             if any(entry.cell in {*found.outcomes, *found.unfinished} for entry in grid.entries):
                 console.print(shown(grid, layout.filled(grid, found.outcomes, found.unfinished)))
-                console.print(layout.standing([grid], found.outcomes) + ".")
+                console.print(summary([grid], found.outcomes))
         if said := part.text(found):
             console.print(Markdown(f"**{part.title}**\n\n{said}"))
 

@@ -11,7 +11,6 @@ from fedloom.recipes.cell import Outcome, star
 
 WHO = {"ours": "fedloom", "paper": "paper", "hartoyo": "Hartoyo Putra"}
 NOT_RUN = "–"
-APART = 0.25  # by which share ours may differ from the paper's without a word
 
 
 @dataclass(frozen=True)
@@ -115,29 +114,6 @@ def _spread(entry: Entry, ours: Outcome) -> str:
         return ""
     error = float(np.std(rounds, ddof=1)) / len(rounds) ** 0.5
     return f" ± {error:,.0f}" if error >= 1 else f" ± {error:.1g}"
-
-
-def standing(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
-    """How many of the published numbers are reached in at most as many rounds."""
-    told = [entry for grid in grids for entry in grid.entries if entry.published.get("paper") and entry.cell in found]
-    if not told:
-        return "Nothing of it is finished yet"
-    good = [e for e in told if (e.number("ours", found) or float("inf")) <= (e.published["paper"] or 0)]
-    return f"{len(good)} of {len(told)} numbers that are recorded and published are at most the paper's"
-
-
-def differences(grids: Sequence[Grid], found: Mapping[str, Outcome]) -> str:
-    """How many of our numbers are further from the paper's than a quarter, and how far they are."""
-    ratios = [ours / theirs for grid in grids for e in grid.entries
-              if (ours := e.number("ours", found)) and (theirs := e.published.get("paper"))]  # fmt: skip
-    apart = [ratio for ratio in ratios if abs(ratio - 1) > APART]
-    if not apart:
-        return ""
-    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
-    return (
-        f"Of {len(ratios)} that every seed reached, {len(apart)} differ from the paper's by more than {APART:.0%}; "
-        f"ours are {span} times theirs."
-    )
 
 
 def markdown(grid: Grid, lines: Sequence[Sequence[str]]) -> str:

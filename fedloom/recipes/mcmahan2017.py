@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fedloom.recipes.above import above
 from fedloom.recipes.again import again, doubts
 from fedloom.recipes.cell import Cell, Outcome
+from fedloom.recipes.comparison import total
 from fedloom.recipes.figures import accuracies, between, depths, epochs, rates
 from fedloom.recipes.hartoyo import hartoyo
 from fedloom.recipes.interpolation import interpolated
@@ -19,7 +20,7 @@ from fedloom.recipes.layout import Entry, Grid
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
 from fedloom.recipes.series import Series
-from fedloom.recipes.setting import KINDS, PIXELS, cell, published, settings1, settings2
+from fedloom.recipes.setting import KINDS, PIXELS, SHORTEST, cell, published, settings1, settings2
 from fedloom.recipes.tuning import wider
 from fedloom.recipes.unsaid import how_large, inputs, precision, weights, why_pixels, why_weights
 from fedloom.runs.experiment import Experiment
@@ -207,7 +208,7 @@ def at_edges(found: Found) -> str:
     cells = {c.name: c for part in parts for c in part.cells if c.name in found.outcomes}
     edges = {name: [t for t in c.targets if is_at_edge(found.outcomes[name], t)] for name, c in cells.items()}
     names = [f"`{name}` for {' and '.join(f'{t:.0%}' for t in targets)}" for name, targets in edges.items() if targets]
-    return f" (not so: {', '.join(names)})" if names else ""
+    return f" (except for {', '.join(names)})" if names else ""
 
 
 def is_at_edge(outcome: Outcome, target: float) -> bool:
@@ -216,31 +217,37 @@ def is_at_edge(outcome: Outcome, target: float) -> bool:
 
 
 def introduction(found: Found) -> str:
-    """How the numbers came about."""
-    so_far = " So far: not with all seeds yet." if found.unfinished else ""
+    """Return the page's introduction: how numbers were made, how many agree, and what favours fedloom."""
+    so_far = " So far, some cells have fewer seeds." if found.unfinished else ""
+    grids = [grid for table in (table1(), table2(), table3()) for grid in table.grids]
     return f"""# mcmahan2017, reproduced
 
-Rounds of communication until the best test accuracy so far crosses the target, interpolated between evaluations. The
-learning rate of every cell is tuned on a grid with the ratio 10^(1/3), for CIFAR-10's FedAvg 10^(1/6), widened while
-the best for its last target is at its edge{at_edges(found)}, and
-for CIFAR-10 its decay too; the number is the mean over three seeds at the best rate, ± its standard error (one seed
-with `--quick`). Seeds draw weights, clients and batches; the data are dealt to the clients once. A star: trained in
-bfloat16. In brackets, how many times fewer rounds than in the first row.{so_far}
+{total(grids, found.outcomes)}
 
-What favours us: the rate is chosen by the rounds that are reported, as the paper did. Where our number is above the
-paper's (the smaller, where both of its tables have the cell), more rates are tried but for CIFAR-10: a finer grid about
-the best one, then, if it takes up to 1.25 times the paper's with the first seed, every seed with every rate that is
-near it. Numbers just below the paper's are therefore run again with seeds that chose nothing ("Do numbers near the
-paper's hold?", below). And what the paper does not say is our choice, the faster of what was tried for the CNN and the
-LSTM: the CNN sees pixels with mean 0 and deviation 1 (`--inputs standard`), and an LSTM's weights for its inputs, and
-its embedding, are drawn larger than libraries draw them. The 2NN sees pixels from 0 to 1, CIFAR-10's network what its
-tutorial shows it; weights are otherwise drawn as Glorot and Bengio (2010) do, CIFAR-10's as in its tutorial. What other
-choices do is told below, as far as it is recorded.
+A number is the rounds of communication until the best test accuracy so far crosses the target, interpolated between
+evaluations. A run stops when it reaches its target, or after 1.5 times the paper's rounds (and at least {SHORTEST}
+rounds for Tables 1 and 2), so no number can be far above 1.5 times the paper's.{so_far}
+
+The learning rate of every cell is tuned on a grid with the ratio 10^(1/3), and 10^(1/6) for CIFAR-10's FedAvg. The grid
+is widened while the best rate for the last target is at its edge{at_edges(found)}.
+For CIFAR-10 the decay is tuned too. A number is the mean over three seeds at the best rate, ± its standard error (one
+seed with `--quick`). Seeds draw weights, clients and batches; the data is partitioned once. A star marks training in
+bfloat16. Brackets show how many times fewer rounds a cell takes than the first row.
+
+What favours fedloom: the rate is chosen by the rounds that are reported, as in the paper. Where our number is above the
+paper's (the smaller one, where both of its tables have the cell), more rates are tried, except for CIFAR-10: first a
+finer grid around the best rate, and then, if the first seed takes up to 1.25 times the paper's rounds, every seed with
+every rate near it. Numbers just below the paper's are therefore run again with new seeds ("Do numbers near the paper's
+hold?", below). Where the paper is silent, the faster of the variants that were tried is used for the CNN and the LSTM:
+the CNN sees pixels with mean 0 and deviation 1 (`--inputs standard`), and the LSTM's input weights and embedding are
+drawn larger than libraries draw them. The 2NN sees pixels from 0 to 1, and CIFAR-10's network the inputs of its
+tutorial. Other weights are drawn as by Glorot and Bengio (2010), CIFAR-10's as in its tutorial. The effect of other
+choices is shown below as far as it is recorded.
 
 {len(found.outcomes)} cells and {len(found.series)} curves are recorded: {effort(found)}. Runs side by side in one
 program are counted once, programs that shared a device each with its whole time. Drawn by
-`fedloom reproduce mcmahan2017 --from-results --page docs/mcmahan2017.md`. A – in a table: not published, or not
-recorded."""
+`fedloom reproduce mcmahan2017 --from-results --page docs/mcmahan2017.md`. A – in a table marks what is not published or
+not recorded."""
 
 
 PARTS: dict[str, Callable[[], Part]] = {

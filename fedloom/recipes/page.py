@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import fedloom.recipes.layout as layout
+from fedloom.recipes.comparison import summary
 from fedloom.recipes.details import details
 from fedloom.recipes.paper import Paper, spent
 from fedloom.recipes.part import Found, Part
@@ -24,8 +25,7 @@ def page(paper: Paper, parts: Sequence[Part], found: Found, file: Path) -> list[
         begun = len(texts)
         for grid in part.grids:
             if grid.title not in shown and any(entry.cell in known for entry in grid.entries):
-                apart = layout.differences([grid], found.outcomes)
-                texts += [f"**{grid.title}.** {layout.standing([grid], found.outcomes)}. {apart}".rstrip(), ""]
+                texts += [f"**{grid.title}.** {summary([grid], found.outcomes)}", ""]
                 texts += [layout.markdown(grid, layout.filled(grid, found.outcomes, found.unfinished)), ""]
                 shown.add(grid.title)
         if said := part.text(found):

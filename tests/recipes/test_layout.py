@@ -1,5 +1,5 @@
 from fedloom.recipes.cell import Outcome, Trial
-from fedloom.recipes.layout import Entry, crossings, differences, filled, markdown, standing
+from fedloom.recipes.layout import Entry, crossings, filled, markdown
 from fedloom.recipes.mcmahan2017 import MCMAHAN2017
 
 
@@ -16,8 +16,6 @@ def test_a_filled_table() -> None:
     assert lines[1][2] == "fedloom 40 (2.5 ×)\npaper 87 (3.6 ×)\nHartoyo Putra 53 (2.4 ×)"
     assert lines[1][1] == "fedloom –\npaper 1,474 (1.0 ×)\nHartoyo Putra 2,526 (1.0 ×)"
     assert "| C = 0.1 | fedloom –<br>paper 1,474 (1.0 ×)" in markdown(grid, lines)
-    assert standing([grid], found).startswith("2 of 2 numbers")
-    assert standing([grid], {names[0]: took(names[0], 317)}).startswith("0 of 1 numbers")
 
 
 def test_what_is_not_reached_says_how_far_it_got() -> None:
@@ -25,7 +23,6 @@ def test_what_is_not_reached_says_how_far_it_got() -> None:
     name = "2nn-iid-C0-E1-B10"
     found = {name: took(name, 500, accuracy=0.95)}
     assert filled(grid, found)[0][2].startswith("fedloom not in 500 (best 95.00%)\n")
-    assert standing([grid], found).startswith("0 of 1 numbers")
 
 
 def test_what_some_seeds_reach_says_how_many() -> None:
@@ -34,7 +31,6 @@ def test_what_some_seeds_reach_says_how_many() -> None:
     trials = tuple(Trial(0.1, 1.0, seed, "", ((0, 0.97 - 0.1), end)) for seed, end in ends.items())
     found = {name: Outcome(name, trials, {})}
     assert filled(grid, found)[0][2].startswith("fedloom 200 with 2 of 3 seeds\n")
-    assert standing([grid], found).startswith("0 of 1 numbers")
 
 
 def test_a_mean_over_seeds_has_its_standard_error() -> None:
@@ -63,7 +59,6 @@ def test_what_is_under_way_is_shown_and_not_counted() -> None:
     assert filled(grid, {}, begun)[0][2].startswith("fedloom 100 so far\n")
     assert filled(grid, {}, {name: took(name, 500, 0.9)})[0][2].startswith("fedloom –\n")  # losers end first
     assert filled(grid, {name: took(name, 90)}, begun)[0][2].startswith("fedloom 90\n")
-    assert standing([grid], {}) == "Nothing of it is finished yet"
 
 
 def test_what_was_not_aimed_at_is_not_called_missed() -> None:
@@ -90,12 +85,3 @@ def test_sgd_counts_minibatch_updates() -> None:
     lines = filled(grid, found)
     assert lines[0][3] == "fedloom 10,000\npaper 99,000"
     assert lines[2][3] == "fedloom 100 (100.0 ×)\npaper 2,000 (49.5 ×)"
-
-
-def test_what_differs_by_more_than_a_quarter_is_said() -> None:
-    grid = MCMAHAN2017.part("table1").grids[0]
-    names = ("2nn-iid-C0-E1-B10", "2nn-iid-C0.1-E1-B10")
-    near = {name: took(name, rounds) for name, rounds in zip(names, (316, 80), strict=True)}
-    assert differences([grid], near) == ""
-    far = {name: took(name, rounds) for name, rounds in zip(names, (158, 87), strict=True)}
-    assert differences([grid], far).startswith("Of 2 that every seed reached, 1 differ from the paper's by more")

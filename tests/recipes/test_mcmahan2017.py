@@ -95,9 +95,9 @@ def test_the_page_names_cells_whose_best_rate_is_at_the_edge() -> None:
     took = lambda lr, n: Trial(lr, 1.0, 0, "", ((0, 0.1), (n, 0.99)))  # noqa: E731
     name, outcome = "cnn-iid-C0.1-E5-B10", lambda *trials: Outcome("", trials, {})
     edge = Found({name: outcome(took(0.1, 20), took(0.215, 30))})
-    assert f"at its edge (not so: `{name}` for 99%), and" in " ".join(MCMAHAN2017.introduction(edge).split())
+    assert f"at its edge (except for `{name}` for 99%). For" in " ".join(MCMAHAN2017.introduction(edge).split())
     inside = Found({name: outcome(took(0.1, 20), took(0.215, 30), took(0.0464, 40))})
-    assert "at its edge, and" in " ".join(MCMAHAN2017.introduction(inside).split())
+    assert "at its edge. For" in " ".join(MCMAHAN2017.introduction(inside).split())
     far = lambda lr, n: Trial(lr, 0.999, 0, "", ((0, 0.1), (n, 0.8), (n + 70, 0.85)))  # noqa: E731
     other = outcome(far(0.1, 60), far(0.215, 30), far(0.0464, 50), Trial(0.464, 0.999, 0, "", ((0, 0.1), (20, 0.8))))
     assert "`cifar-fedavg` for 80%)" in MCMAHAN2017.introduction(Found({"cifar-fedavg": other}))
