@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -117,13 +117,23 @@ def _work(
 
 @dataclass
 class NativeStation:
-    """Runs clients with code of their own. All arrays have a leading axis of experiments."""
+    """Runs clients with code of their own. All arrays have a leading axis of experiments.
+
+    Args:
+        data: the examples of all clients.
+        task: makes clients.
+        algorithms: of the experiments.
+        seeds: of the experiments.
+        observed: not used here.
+        held_out: for each part that is assigned to no client, a client that has its examples.
+    """
 
     data: FederatedData
     task: Task
     algorithms: Sequence[Method]
     seeds: Sequence[int]
     observed: bool = False
+    held_out: dict[str, Client] = field(default_factory=dict)
 
     def work(
         self, sent: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], kept: PyTree | None
@@ -159,8 +169,8 @@ class NativeStation:
             steps += told.epochs * -(-n // (told.batch_size or n))
             for need in algorithm.readings:
                 model = found if need.moment == "after" else weights
-                sums = client.evaluate(replace(told, weights=model), need.part)
-                read[need.name][slot] = sums[need.metric] / sums["count"]
+                sums = self.judging(need.part, client).evaluate(replace(told, weights=model), need.part)
+                read[need.name][slot] = mean_metric(sums, need.metric, self.data.called(who))
         counted = np.float32(steps), np.float32(broken)
         return Total(Variables(total, {}), weight, {}, *counted), read  # type: ignore[arg-type]
 
@@ -199,6 +209,17 @@ class NativeStation:
         made: Client = self.task.client({part: columns for part, columns in parts.items() if len(columns["y"])})
         return made
 
+    def judging(self, part: str, client: Client) -> Client:
+        """Return the client that judges a client's model on a part of the data: itself on its own examples; on examples
+        that are held out and assigned to no client, one that has these and nothing else.
+        """
+        if part in self.data.clients:
+            return client
+        if part not in self.held_out:
+            assert self.task.client is not None
+            self.held_out[part] = self.task.client({part: self.columns(part_of(self.data, part)[0])})
+        return self.held_out[part]
+
     def columns(self, rows: np.ndarray) -> Batch:
         """Some examples."""
         return {name: column[rows] for name, column in self.data.columns.items()}
@@ -220,6 +241,18 @@ def weights_of(sent: Mapping[str, np.ndarray], x: int) -> dict[str, np.ndarray]:
 def own_of(sent: Sent, x: int, i: int) -> dict[str, np.ndarray]:
     """The i-th user's model of an experiment, by the names that clients know."""
     return {name: np.asarray(a)[x, i] for name, a in flatten(sent.variables.params).items()}
+
+
+def mean_metric(sums: Mapping[str, float], metric: str, who: str) -> float:
+    """Return the mean of a metric from the sums that a client's ``evaluate`` gives.
+
+    Raises:
+        CrewError: the client does not give this metric, or not over how many examples.
+    """
+    for name in (metric, "count"):
+        if name not in sums:
+            raise CrewError(f"evaluate of {who} gives no {name}, which the weighting reads; it gives {', '.join(sums)}")
+    return sums[metric] / sums["count"]
 
 
 def _alone(algorithm: Method, update: dict[str, np.ndarray], n: int) -> tuple[np.float32, dict[str, np.ndarray]]:

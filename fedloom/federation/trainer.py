@@ -17,7 +17,7 @@ from fedloom.clients.client import Client
 from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Total
 from fedloom.engines.readings import Worked, measured, readings
-from fedloom.engines.station import NativeStation, Station, checked
+from fedloom.engines.station import NativeStation, Station, checked, mean_metric
 from fedloom.errors import ArgumentError, DivergedError, require
 from fedloom.federation.arithmetic import Arithmetic, arithmetic, told
 from fedloom.federation.outbox import Trained
@@ -87,6 +87,9 @@ class LocalTrainer:
     def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
         """The local work of a round."""
         assert self.ready is not None
+        for need in self.ready.arithmetic.algorithm.readings:
+            what = f"with examples for {need.part}, which the weighting looks at"
+            require(need.part in self.data.clients, "data", what, "none")
         native = self.ready.arithmetic.task.client is not None
         trained = self._native(round, model) if native else self._compiled(round, model, kept)
         for name, array in trained.update.items():  # a server would count it against us
@@ -126,9 +129,6 @@ class LocalTrainer:
         needs = mine.algorithm.readings
         lead = jax.tree.map(lambda a: jnp.asarray(a)[None], sent.variables)
         worked = Worked(station.algorithm.local, lead, before or {}, total.update, keeps)
-        for need in needs:
-            what = f"with examples for {need.part}, which the weighting looks at"
-            require(need.part in self.data.clients, "data", what, "none")
         views = {need.part: station.store.view(me, need.part) for need in needs}
         read = _read(mine.task, station.plan, needs, views, worked, me) if needs else {}
         part = next((part for part in ("test", "validation") if part in self.data.clients), None)
@@ -154,7 +154,7 @@ class LocalTrainer:
         read = {}
         for need in mine.algorithm.readings:
             sums = client.evaluate(replace(broadcast, weights=found if need.moment == "after" else weights), need.part)
-            read[need.name] = sums[need.metric] / sums["count"]
+            read[need.name] = mean_metric(sums, need.metric, "this client")
         part = next((part for part in ("test", "validation") if part in self.data.clients), None)
         measures = client.evaluate(broadcast, part) if part else {}
         return Trained(update, self.examples, read, {n: float(v) for n, v in measures.items()}, {})

@@ -1,5 +1,6 @@
 import os
 import tempfile
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,9 @@ from line_client import LineClient, dead_in
 from quadratic import points, quadratic
 
 import fedloom as fl
+from fedloom.combine import by_loss
+from fedloom.data import FederatedData
+from fedloom.engines.station import mean_metric
 from fedloom.errors import ArgumentError, CheckpointError, CrewError
 
 VALUES = [0.0, 1.0, 2.0, 4.0]
@@ -52,6 +56,35 @@ def test_a_run_that_cannot_go_on_leaves_nothing_behind(tmp_path, monkeypatch) ->
         fl.run(points(VALUES), fl.clients.task(LineClient), PLAIN, evaluate=["test"], directory=tmp_path / "run",
                engine=fl.engines.processes(1))  # fmt: skip
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def held_out(*x: float) -> FederatedData:
+    """The points, and examples for validation that are assigned to no client."""
+    data = points(VALUES)
+    rows = np.arange(len(x)) + len(data.columns["x"])
+    columns = {
+        "x": np.append(data.columns["x"], np.float32(x)),
+        "y": np.append(data.columns["y"], np.int32([0] * len(x))),
+    }
+    return replace(data, columns=columns, central={"validation": rows})
+
+
+def test_clients_with_code_of_their_own_are_weighted_by_held_out_examples() -> None:
+    how = fl.fedavg(fraction=1.0, lr=0.5, batch_size=1, weighting=by_loss())
+    data, task = held_out(1.0, 3.0), fl.clients.task(LineClient)
+    done = fl.run(data, task, how, rounds=1, evaluate=["validation"], engine=fl.engines.processes(1, pieces=2))
+    models = np.array([0.75 * x for x in VALUES])  # two steps half way to x
+    weights = np.exp(-np.array([((m - 1) ** 2 + (m - 3) ** 2) / 4 for m in models]))
+    assert float(done.variables.params["w"]) == pytest.approx((weights * models).sum() / weights.sum(), rel=1e-6)
+
+
+def test_a_metric_that_a_client_does_not_give_is_named() -> None:
+    sums = {"loss": 1.0, "count": 2.0}
+    assert mean_metric(sums, "loss", "client 0") == 0.5
+    with pytest.raises(
+        CrewError, match="evaluate of client 3 gives no accuracy, which the weighting reads; it gives loss, c"
+    ):
+        mean_metric(sums, "accuracy", "client 3")
 
 
 def test_what_does_not_go_together() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import time
@@ -96,6 +97,16 @@ def test_a_round_in_which_no_update_counts_changes_nothing() -> None:
     assert did.broken.tolist() == [[2.0]] and after.round.tolist() == [1]
     pairs = zip(*(jax.tree.leaves((s.variables, s.optimizer)) for s in (before, after)), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_actors_weight_clients_by_held_out_examples() -> None:
+    data, how = points([0.0, 4.0]), fl.fedavg(fraction=1.0, lr=0.5, batch_size=1, weighting=fl.combine.by_loss())
+    columns = {"x": np.append(data.columns["x"], np.float32(3)), "y": np.append(data.columns["y"], np.int32(0))}
+    held = dataclasses.replace(data, columns=columns, central={"validation": np.array([len(columns["x"]) - 1])})
+    task = fl.clients.task(LineClient)
+    done = fl.run(held, task, how, rounds=1, evaluate=["test"], engine=fl.engines.ray(1))
+    weights = np.exp([-4.5, 0.0])  # of the models 0 and 3
+    assert float(done.variables.params["w"]) == pytest.approx(3 * weights[1] / weights.sum(), rel=1e-6)
 
 
 def test_an_error_in_an_actor_is_that_error_here() -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from line_client import LineClient
 from often import often
+from quadratic import points
 
 import fedloom as fl
 from fedloom.algorithms import Algorithm
@@ -121,6 +123,15 @@ def test_a_weighting_needs_the_examples_that_it_looks_at() -> None:
     mine = arithmetic(TASK, algorithm, SEED)
     trainer = LocalTrainer(bare, lambda said: (TASK, algorithm))  # noqa: ARG005
     trainer.prepare(Welcome(number=1, about=about(mine, {})))
+    with pytest.raises(ArgumentError, match=r"data must be with examples for validation"):
+        trainer.train(0, mine.sent(mine.first), {})
+
+
+def test_so_does_one_of_clients_with_code_of_their_own() -> None:
+    algorithm, task = fl.fedavg(fraction=1.0, weighting=fl.combine.by_accuracy()), fl.clients.task(LineClient)
+    mine = arithmetic(task, algorithm, SEED)
+    trainer = LocalTrainer(points([1.0]), lambda said: (task, algorithm))  # noqa: ARG005
+    trainer.prepare(Welcome(number=0, about=about(mine, {})))
     with pytest.raises(ArgumentError, match=r"data must be with examples for validation"):
         trainer.train(0, mine.sent(mine.first), {})
 
