@@ -19,7 +19,7 @@ from fedloom.combine.replies import Replies
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes, together
-from fedloom.engines.readings import judged
+from fedloom.engines.readings import seen
 from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import totals
@@ -27,7 +27,7 @@ from fedloom.tasks.task import Task, Variables
 from fedloom.trees import nbytes
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int, UInt32
+    from jaxtyping import Array, Int, PyTree, UInt32
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,16 @@ class Clusters(Program):
 
     def users(self, state: ClusterState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
         """Metric (and ``count``) → its sum over each client's examples of a part, of the model that it chooses now."""
+        return super().users(self.choosing(state), split)  # type: ignore[arg-type]
+
+    def predictions(self, state: ClusterState, part: str) -> PyTree:  # type: ignore[override]
+        """Return the outputs for each client's examples of a part, of the model that it chooses now."""
+        return super().predictions(self.choosing(state), part)  # type: ignore[arg-type]
+
+    def choosing(self, state: ClusterState) -> ClusterState:
+        """Return the state in which each client has chosen the model with the lowest loss on its training examples."""
         view = self.store.view(np.arange(len(self.data)))
-        choice = _choices(self.task, self.plan, view, state.variables)
-        return super().users(replace(state, choice=choice), split)  # type: ignore[arg-type]
+        return replace(state, choice=_choices(self.task, self.plan, view, state.variables))
 
 
 def nearest(task: Task, plan: Plan, view: View, models: Variables, clients: Int[Array, " n"]) -> Int[Array, " n"]:
@@ -118,8 +125,8 @@ class Round:
         ahead = ClusterState(models, jax.vmap(put)(state.choice, everybody, chose), state.round + 1)
         own = jax.tree.map(lambda a: jax.vmap(lambda a, c: a[c])(a, choice), state.variables)
         measure = partial(self.measured, own, did.update, cohort)
-        seen = together(plan, sometimes(last, lambda: observed(self.test, cohort, measure))) if self.test else {}
-        return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, seen)
+        notes = together(plan, sometimes(last, lambda: observed(self.test, cohort, measure))) if self.test else {}
+        return ahead, Rounds(jax.vmap(optax.tree.norm)(mean.params), computed, notes)
 
     def averaged(self, did: Total, cohort: Int[Array, "X m"], choice: Int[Array, "X m"]) -> tuple[Variables, Array]:
         """The mean update of each cluster, nothing where nobody chose it; and how many steps were computed."""
@@ -140,7 +147,7 @@ class Round:
         clients = jnp.maximum(cohort, 0)
         models = own if moment == "before" else jax.tree.map(jnp.add, own, update)
         given = (models, view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0))
-        of = lambda one: judged(self.task, view, *one)  # noqa: E731
+        of = lambda one: seen(self.task, view, *one)  # noqa: E731
         found: dict[str, Array] = jax.vmap(lambda *a: lax.map(of, a, batch_size=self.plan.at_once))(*given)
         return found
 

@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 import fedloom.engines.devices as machine
 from fedloom.engines.memory import footprint, peak
 from fedloom.engines.plan import Plan
+from fedloom.engines.predictions import labels, over_split
 from fedloom.engines.store import Store, row_bytes
 from fedloom.tasks.task import Batch, Task, Variables
 
@@ -43,7 +44,24 @@ class Judge:
             for name, value in _sums(self.task, self.plan, columns, variables, rows, live).items():
                 sums[name] = sums.get(name, 0) + np.asarray(value, np.float64)
         count = sums.pop("count")
-        return {name: value / count for name, value in sums.items()}
+        means = {name: value / count for name, value in sums.items()}
+        return {**means, **self.overall(variables, split)} if self.task.overall else means
+
+    def overall(self, variables: Variables, split: str) -> dict[str, np.ndarray]:
+        """Return the metrics over all predictions of a part, for each experiment."""
+        outputs, batch = self.predictions(variables, split), labels(self.store.data, self.store.data.examples(split))
+        each = [over_split(self.task, jax.tree.map(lambda a: a[x], outputs), batch, split)  # noqa: B023
+                for x in range(self.plan.members)]  # fmt: skip
+        return {name: np.array([one[name] for one in each]) for name, _ in self.task.overall}
+
+    def predictions(self, variables: Variables, split: str) -> PyTree:
+        """Return the models' outputs for the examples of a part, in its order: (experiments, examples, …)."""
+        found = []
+        for columns, rows, live in self.batches(split):
+            outputs = _outputs(self.task, self.plan, columns["x"], variables, rows)
+            real = live.reshape(-1) > 0
+            found.append(jax.tree.map(lambda a: np.asarray(a)[:, real], outputs))  # noqa: B023
+        return jax.tree.map(lambda *a: np.concatenate(a, axis=1), *found)
 
     def batches(self, split: str) -> Iterator[tuple[PyTree, np.ndarray, np.ndarray]]:
         """Columns, row numbers (devices, batches, rows) and which of them are real."""
@@ -134,3 +152,21 @@ def _sums(
     split = P(), P(), P(machine.AXIS), P(machine.AXIS)
     done: dict[str, Array] = machine.on_each(plan.mesh, mine, *split)(columns, variables, rows, live)
     return done
+
+
+@partial(jax.jit, static_argnames=("task", "plan"))
+def _outputs(
+    task: Task, plan: Plan, x: Array, variables: Variables, rows: Int[Array, "devices batches rows"]
+) -> PyTree:
+    """Return the outputs of each experiment's model for some rows: (experiments, rows, …)."""
+    outputs = task.outputs
+    assert outputs is not None
+
+    def mine(x: Array, variables: Variables, rows: Array) -> PyTree:
+        def over(variables: Variables) -> PyTree:
+            return lax.map(lambda batch: outputs(variables, x[batch]), rows[0])
+
+        found = jax.tree.map(lambda a: a.reshape(len(a), -1, *a.shape[3:]), jax.vmap(over)(variables))
+        return lax.all_gather(found, machine.AXIS, axis=1, tiled=True) if plan.mesh.size > 1 else found
+
+    return machine.on_each(plan.mesh, mine, P(), P(), P(machine.AXIS))(x, variables, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from fedloom.engines.clock import Clock, Passed
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
+from fedloom.engines.predictions import PREDICTIONS, predicted
 from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes
 from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
@@ -207,9 +208,11 @@ class Round:
         """Who took part, how each did on test data before and after its work, and how they mixed."""
         users = len(self.view.size)
 
-        def measure(view: View, moment: str) -> dict[str, Array]:
-            sums = each(self.task, self.plan, self.algorithm, view, before if moment == "before" else after)
-            return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+        def measure(view: View, moment: str) -> dict[str, Any]:
+            given = self.task, self.plan, self.algorithm, view, before if moment == "before" else after
+            sums = each(*given)
+            means: dict[str, Any] = {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+            return {**means, PREDICTIONS: each(*given, judge=predicted)} if self.task.overall else means
 
         found = observed(self.test, jnp.where(told.present, jnp.arange(users), -1), measure)
         if users <= SHOWN:

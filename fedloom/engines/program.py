@@ -25,7 +25,8 @@ from fedloom.engines.evaluate import Judge
 from fedloom.engines.keeping import enter, returned, taken
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
-from fedloom.engines.readings import Worked, measured, readings
+from fedloom.engines.predictions import labels, over_clients, over_split, predicted, rows_of
+from fedloom.engines.readings import Worked, measured, readings, seen
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
 from fedloom.engines.store import GLOBAL, NOBODYS, Store, View, is_mixed
 from fedloom.engines.users import users
@@ -202,7 +203,8 @@ class Program:
         if is_mixed(self.data, split):
             beside = self.users(state, NOBODYS + split)
             sums = {name: value + beside[name].mean(1) for name, value in sums.items()}
-        return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+        means = {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+        return {**means, **self.over_own(state, split)} if self.task.overall else means
 
     def measures(self, state: ServerState, splits: Sequence[str]) -> dict[str, np.ndarray]:  # noqa: ARG002
         """What else there is to know of each experiment's state, by name, with the parts of the data to evaluate."""
@@ -216,6 +218,30 @@ class Program:
         view = self.store.view(np.arange(len(self.data)), split)
         found = users(self.task, self.plan, self.algorithm, view, state)
         return {name: np.asarray(value, np.float64) for name, value in found.items()}
+
+    def predictions(self, state: ServerState, part: str) -> PyTree:
+        """Return the outputs of each client's own model for its examples of a part: (experiments, clients, rows, …)."""
+        view = self.store.view(np.arange(len(self.data)), part)
+        return jax.tree.map(np.asarray, users(self.task, self.plan, self.algorithm, view, state, judge=predicted))
+
+    def over_own(self, state: ServerState, part: str) -> dict[str, np.ndarray]:
+        """Return metrics over all predictions of a part by clients' own models, for each experiment.
+
+        Where the clients have examples of the part, each example is predicted by its client's model, and a metric is
+        over all of them. Where every model predicts the same examples, it is the mean of the models' metrics.
+        """
+        outputs, data = self.predictions(state, part), self.data
+        rows = [rows_of(data, part, client) for client in range(len(data))]
+        found = []
+        for x in range(len(self.seeds)):
+            mine = [jax.tree.map(lambda a, k=k: a[x, k, : len(rows[k])], outputs) for k in range(len(data))]  # noqa: B023
+            if part in data.clients:
+                every = jax.tree.map(lambda *a: np.concatenate(a), *mine)
+                found.append(over_split(self.task, every, labels(data, np.concatenate(rows)), part))
+            else:
+                one = [over_split(self.task, own, labels(data, rows[0]), part) for own in mine]
+                found.append({name: float(np.mean([f[name] for f in one])) for name in one[0]})
+        return {name: np.array([one[name] for one in found]) for name, _ in self.task.overall}
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,9 +285,9 @@ class Round:
             if read is None:
                 read = readings(self.task, plan, algorithm.readings, self.judged, worked, clients)
             mine = self.weighed(mine, read, state.round, clients)
-        measure = lambda view, moment: measured(self.task, plan, view, worked, clients, moment)  # noqa: E731
+        measure = lambda view, moment: measured(self.task, plan, view, worked, clients, moment, seen)  # noqa: E731
         see = lambda: observed(self.judged, clients, measure)  # noqa: E731
-        seen = together(plan, sometimes(last, see)) if plan.observed else {}
+        notes = together(plan, sometimes(last, see)) if plan.observed else {}
         total: Total = lax.psum(mine, machine.AXIS) if plan.mesh.size > 1 else mine
         replied = jnp.any(clients >= 0, axis=1)
         counted = (lax.psum(replied, machine.AXIS) > 0 if plan.mesh.size > 1 else replied) & (total.weight > 0)
@@ -274,7 +300,9 @@ class Round:
         apply = lambda a, s, u, aside, counted: a.apply(s, u, aside, everybody, counted)  # noqa: E731
         norm = jax.vmap(optax.tree.norm)(mean.params)
         broken = None if algorithm.combiner.trusting else total.broken
-        return jax.vmap(apply)(algorithm, state, mean, total.aside, counted), Rounds(norm, total.computed, seen, broken)
+        return jax.vmap(apply)(algorithm, state, mean, total.aside, counted), Rounds(
+            norm, total.computed, notes, broken
+        )
 
     def weighed(
         self, kept: Total, read: dict[str, Array], round: Int[Array, " X"], clients: Int[Array, "X m"]
@@ -374,3 +402,9 @@ def observed(
         if part in test:
             seen |= {f"{name}_{metric}": value for metric, value in measure(test[part], moment).items()}
     return seen
+
+
+def clients_of(program: Program, did: Rounds, member: int) -> dict[str, np.ndarray]:
+    """Return what was measured of each client of one experiment's last round."""
+    last = {name: jax.tree.map(lambda a: np.asarray(a)[-1, member], values) for name, values in did.users.items()}
+    return over_clients(program.task, program.data, last, {name: part for name, part, _ in SEEN})

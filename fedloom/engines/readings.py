@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax import lax
 
 from fedloom.combine.replies import Reading
 from fedloom.engines.plan import Plan
+from fedloom.engines.predictions import PREDICTIONS, predicted
 from fedloom.engines.store import View
 from fedloom.engines.users import totals
 from fedloom.local import Local
@@ -58,9 +59,18 @@ def readings(
 
 
 def measured(
-    task: Task, plan: Plan, view: View, worked: Worked, cohort: Int[Array, "X m"], moment: str
+    task: Task,
+    plan: Plan,
+    view: View,
+    worked: Worked,
+    cohort: Int[Array, "X m"],
+    moment: str,
+    judge: Callable[..., dict[str, Any]] | None = None,
 ) -> dict[str, Float[Array, "X m"]]:
-    """Metric → its mean over each client's examples of a part, of the model that the client uses at that moment."""
+    """Return metric → its mean over each client's examples of a part, of the model that the client uses at that moment;
+    or what else a judge like :func:`judged` makes of it.
+    """
+    judge = judge or judged
     clients = jnp.maximum(cohort, 0)
     starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
 
@@ -71,7 +81,7 @@ def measured(
                 model = worked.local.model(worked.sent, before)
             else:
                 model = worked.local.model(jax.tree.map(jnp.add, worked.sent, update), after)
-            return judged(task, view, model, start, n)
+            return judge(task, view, model, start, n)
 
         given = (worked.before, worked.update, worked.after, starts, sizes)
         return lax.map(one, given, batch_size=plan.at_once)
@@ -84,3 +94,9 @@ def judged(task: Task, view: View, variables: Variables, start: Int[Array, ""], 
     """Metric → its mean over a client's n examples, which begin at some place of the index."""
     sums = totals(task, view, variables, start, n)
     return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+
+
+def seen(task: Task, view: View, variables: Variables, start: Int[Array, ""], n: Int[Array, ""]) -> dict[str, Any]:
+    """Return the same, and the client's predictions if the task has metrics over all of them."""
+    found = judged(task, view, variables, start, n)
+    return {**found, PREDICTIONS: predicted(task, view, variables, start, n)} if task.overall else found

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 import fedloom.engines.devices as machine
 from fedloom.data.federated import FederatedData, Ranges
 from fedloom.data.order import gather
-from fedloom.trees import record
+from fedloom.trees import record, static
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, PyTree
@@ -23,12 +23,15 @@ SHARE = 0.4  # of an accelerator's memory that examples may fill
 
 @record
 class View:
-    """What a program sees of the data: columns, and each client's range of an index into them."""
+    """What a program sees of the data: columns, each client's range of an index into them, and the largest size of a
+    range, where all outputs of a client are wanted.
+    """
 
     columns: PyTree
     index: Int[Array | np.ndarray, " examples"]
     start: Int[Array | np.ndarray, " clients"]
     size: Int[Array | np.ndarray, " clients"]
+    room: int = static(0)
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,25 @@ class Store:
         everybody's.
         """
         index, ranges = part_of(self.data, part)
+        most = int(ranges.size.max())
         if self.resident is not None:
             if part == "train":
                 return self.resident
             if part not in self.placed:
-                self.placed[part] = machine.place(View({}, index, ranges.start, ranges.size), self.mesh)
+                self.placed[part] = machine.place(View({}, index, ranges.start, ranges.size, most), self.mesh)
             rest: View = replace(self.placed[part], columns=self.resident.columns)
             return rest
         if part not in self.data.clients:
-            shared: View = machine.place(
-                View(self.block(index, len(index)), np.arange(len(index), dtype=np.int32), ranges.start, ranges.size),
-                self.mesh,
-            )
+            rows = np.arange(len(index), dtype=np.int32)
+            view = View(self.block(index, len(index)), rows, ranges.start, ranges.size, most)
+            shared: View = machine.place(view, self.mesh)
             return shared
         needed = np.unique(clients[clients >= 0])
         rows = gather(index, ranges.start[needed], ranges.size[needed])
         start = np.zeros_like(ranges.start)
         start[needed] = np.cumsum(ranges.size[needed]) - ranges.size[needed]
         room = max(1, capacity(len(rows)))
-        view = View(self.block(rows, room), np.arange(room, dtype=np.int32), start, ranges.size)
+        view = View(self.block(rows, room), np.arange(room, dtype=np.int32), start, ranges.size, most)
         placed: View = machine.place(view, self.mesh)
         return placed
 
@@ -99,7 +102,7 @@ def store(data: FederatedData, mesh: Mesh, stream: bool | None) -> Store:
     if stream:
         return Store(data, mesh, None, budget // 2)
     train = data.clients["train"]
-    view = View(dict(data.columns), data.index, train.start, train.size)
+    view = View(dict(data.columns), data.index, train.start, train.size, int(train.size.max()))
     return Store(data, mesh, machine.place(view, mesh), budget)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,21 +38,29 @@ def totals(task: Task, view: View, variables: Variables, start: Int[Array, ""], 
     return lax.fori_loop(0, -(-n // rows), lambda i, total: jax.tree.map(jnp.add, total, batch(i)), zero)
 
 
-@partial(jax.jit, static_argnames=("task", "plan"))
-def users(task: Task, plan: Plan, algorithm: Method, view: View, state: Any) -> dict[str, Float[Array, "X K"]]:
-    """Metric (and ``count``) → its sum over each user's examples, of the model that user uses."""
-    shared = P(), P(), P()
-    done: dict[str, Array] = machine.on_each(plan.mesh, partial(each, task, plan), *shared)(algorithm, view, state)
+@partial(jax.jit, static_argnames=("task", "plan", "judge"))
+def users(
+    task: Task, plan: Plan, algorithm: Method, view: View, state: Any, judge: Callable[..., Any] = totals
+) -> dict[str, Float[Array, "X K"]]:
+    """Return metric (and ``count``) → its sum over each user's examples, of the model that the user uses; or what else
+    a judge like :func:`totals` makes of each user's model and examples.
+    """
+    shared, work = (P(), P(), P()), partial(each, task, plan, judge=judge)
+    done: dict[str, Array] = machine.on_each(plan.mesh, work, *shared)(algorithm, view, state)
     return done
 
 
-def each(task: Task, plan: Plan, algorithm: Method, view: View, state: Any) -> dict[str, Float[Array, "X K"]]:
+def each(
+    task: Task, plan: Plan, algorithm: Method, view: View, state: Any, judge: Callable[..., Any] = totals
+) -> dict[str, Float[Array, "X K"]]:
     """The same inside a program; a device does its share of the users."""
 
     def of(which: Array) -> dict[str, Array]:
         def every(algorithm: Method, state: Any) -> dict[str, Array]:
             def one(user: Array) -> dict[str, Array]:
-                return totals(task, view, algorithm.model(state, user), view.start[user], view.size[user])
+                model = algorithm.model(state, user)
+                found: dict[str, Array] = judge(task, view, model, view.start[user], view.size[user])
+                return found
 
             return lax.map(one, which, batch_size=plan.at_once)
 

@@ -77,6 +77,9 @@ def course(
     )
     if stop.target is not None or stop.patience is not None:
         require_direction(stop.monitor, task.directions)
+    overall = [f"clients_{name}" for name, _ in task.overall]
+    one_each = "a metric with one value for each example: no participant sees all predictions of a split"
+    require(stop.monitor not in overall, "monitor", one_each, stop.monitor)
     for need in mine.algorithm.readings:
         require_direction(f"{need.part}_{need.metric}", task.directions)
     told = about(mine, more or {})

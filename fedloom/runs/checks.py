@@ -13,6 +13,8 @@ from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.tasks import Task
 from fedloom.tasks.activation import last
 
+SOME = 7  # examples of the batch for which the shapes of metrics are looked at
+
 
 def check_kinds(algorithm: object, task: object, data: object) -> None:
     """Raise an :class:`ArgumentError` unless these are an algorithm, a task and dealt data at all."""
@@ -41,7 +43,10 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
     if not isinstance(algorithm, Algorithm):
         kept = jax.eval_shape(algorithm.local.keeps, model)
         require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
+    overall = [name for name, _ in task.overall]
     for need in algorithm.readings:
+        able = "a metric with one value for each example, not one over a whole split"
+        require(need.metric not in overall, "the metric of a weighting", able, need.metric)
         if metrics is not None and need.metric not in metrics:
             raise UnknownName("the metric of a weighting", need.metric, metrics)
         require_direction(f"{need.part}_{need.metric}", task.directions)
@@ -54,7 +59,9 @@ def measured(task: Task, data: FederatedData) -> set[str]:
     fitting = f"a model for inputs of shape {shape} and {data.classes:,} classes, which {data.name} has"
     if task.classes is not None and task.classes < data.classes:
         raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
-    one = {name: jax.ShapeDtypeStruct((1, *c.shape[1:]), c.dtype) for name, c in data.columns.items()}
+    one, some = (
+        {name: jax.ShapeDtypeStruct((n, *c.shape[1:]), c.dtype) for name, c in data.columns.items()} for n in (1, SOME)
+    )
     outputs, fits = task.outputs, task.fits
     try:
         if fits and outputs:
@@ -67,12 +74,16 @@ def measured(task: Task, data: FederatedData) -> set[str]:
             if task.squashes and last(first, one["x"]) == task.squashes:
                 need = f"one that leaves the {task.squashes} to its loss, and gives logits"
                 raise ArgumentError("task", need, f"{task.name}, which ends in a {task.squashes}")
-        found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), one)
+        found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), some)
     except ArgumentError:
         raise
     except (TypeError, ValueError) as error:
         why = f"{fitting}, and given what is put in by inputs= if that is used ({str(error).splitlines()[0]})"
         raise ArgumentError("task", why, task.name) from error
+    for name, values in found.items():
+        need = f"a task whose metric {name!r} has one value for each example, of shape (batch,)"
+        require(values.shape == (SOME,), "task", need, f"{task.name}, of shape {values.shape} for {SOME} examples")
+    require(not task.overall or outputs is not None, "task", "one with outputs, for metrics over a split", task.name)
     return set(found) - {"count"}
 
 

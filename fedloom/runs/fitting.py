@@ -9,6 +9,7 @@ import numpy as np
 from fedloom.algorithms import fedavg
 from fedloom.data import FederatedData
 from fedloom.engines import Engine, compiled
+from fedloom.engines.program import clients_of
 from fedloom.errors import require
 from fedloom.local import Local
 from fedloom.runs.checks import check
@@ -47,5 +48,5 @@ def fine_tune(
     begin = jax.vmap(lambda algorithm, model: algorithm.init(model, len(data)))
     state = program.place(begin(program.algorithm, stack([variables])))
     _, did = program.advance(state, 0, 1)
-    found = present({name: np.asarray(values)[-1, 0] for name, values in did.users.items()}, len(data))
-    return Users() + {"round": np.int64(0), **found}
+    found = present(clients_of(program, did, 0), len(data))
+    return Users() + {"round": np.int64(0), "all_clients": np.int64(len(data)), **found}

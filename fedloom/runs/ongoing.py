@@ -19,7 +19,7 @@ from fedloom.algorithms import Method, ServerState
 from fedloom.data.checksum import json_content
 from fedloom.engines import Program
 from fedloom.engines.clock import Passed, nothing
-from fedloom.engines.program import Rounds
+from fedloom.engines.program import Rounds, clients_of
 from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
@@ -128,9 +128,10 @@ class Ongoing:
             if self.program.clock:
                 row |= self.pass_time(i, int(row["round"]))
             if did is not None and did.users:
-                each = present({name: np.asarray(v)[-1, at] for name, v in did.users.items()}, self.program.m)
-                self.users[i] += {"round": np.int64(row["round"]), **each}
-                row |= summary(each, self.program.task.directions)
+                each = present(clients_of(self.program, did, at), self.program.m)
+                everybody = len(self.program.data)
+                self.users[i] += {"round": np.int64(row["round"]), "all_clients": np.int64(everybody), **each}
+                row |= {**summary(each, self.program.task.directions), "users_all": everybody}
             self.histories[i] = history + row
         if self.watch:
             self.watch(self.histories)

@@ -157,3 +157,5 @@ def supported(algorithm: Method, task: Task, called: str) -> None:
         "or uniform, over MPI (fedloom run knows them all)"
     )
     require(able, "algorithm", what, called)
+    overall = [name for name, _ in task.overall]
+    require(not overall, "metrics", "means over examples over MPI, not over a whole split", overall)

@@ -16,7 +16,7 @@ from fedloom.errors import FedloomError, UnknownName
 from fedloom.mixing.drawing import draw_graph
 from fedloom.mixing.graph import Graph
 from fedloom.runs.history import History
-from fedloom.runs.users import MOMENTS, QUANTILES, Users
+from fedloom.runs.users import MOMENTS, QUANTILES, Users, measured_among
 from fedloom.style import STYLE, save
 
 FRAMES = 60  # of an animation, at most
@@ -24,8 +24,8 @@ ACCURACY = "after_accuracy"
 
 
 def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str | Path | None = None) -> Figure:
-    """Draw how users fare: against rounds, the mean and the band between the quantiles, before and after fitting; and
-    the distribution over users in the last round. A row a run.
+    """Draw how the clients of each round fare: against rounds, the mean and the band between the quantiles, before and
+    after fitting; and the distribution over the clients of the last round. A row a run.
 
     Arguments:
         runs: (label, users) pairs.
@@ -44,11 +44,15 @@ def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str
                 raise UnknownName("metric", metric, {name.split("_", 1)[1] for name in users.measures})
             for i, (moment, name) in enumerate(shown.items()):
                 _band(left, users, name, MOMENTS[moment], f"C{i}")
-            left.set(xlabel="rounds of communication", ylabel=metric, title=f"{label}: mean, and 10–90 % of users")
+            left.set(
+                xlabel="rounds of communication",
+                ylabel=metric,
+                title=f"{label}: mean, and 10–90 % of each round's clients",
+            )
             left.xaxis.set_major_locator(MaxNLocator(integer=True))
             left.legend(loc="best", fontsize="small")
             _violins(right, [users.last(name) for name in shown.values()], list(shown), metric)
-            right.set_title(f"users in round {int(users.columns['round'][-1]):,}")
+            right.set_title(f"{measured_among(users)}, in round {int(users.columns['round'][-1]):,}")
         if file:
             save(figure, file)
     return figure

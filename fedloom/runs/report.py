@@ -77,10 +77,11 @@ def summary(run: Run) -> Group:
             accuracy, loss = f"{split}_accuracy", f"{split}_loss"
             table.add_row(split, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
                           f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
-    for moment, name in (("before", "users, before fitting"), ("after", "users, after fitting")):
+    for moment, name in (("before", "before fitting"), ("after", "after fitting")):
         accuracy, loss = f"users_{moment}_accuracy", f"users_{moment}_loss"
         if accuracy in history.columns:
-            table.add_row(name, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
+            told = f"{of_users(history)}, {name}"
+            table.add_row(told, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
                           f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
             worst = f"{accuracy}_worst"
             table.add_row("  the worst tenth", f"{history.last(worst):.2%}", f"{history.best(worst):.2%}", "", "")
@@ -94,6 +95,13 @@ def summary(run: Run) -> Group:
         busiest = history.last("busiest_bytes") / 1e6
         cost += f"; by the clock {history.last('clock'):,.1f} s, {busiest:,.1f} MB through the busiest link"
     return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, Text(cost, style="dim"))
+
+
+def of_users(history: History) -> str:
+    """Return which clients the columns over users are about: those of the last round, and how many these are."""
+    if "users_all" not in history.columns:
+        return "users"  # of a run that was recorded before they were counted
+    return f"{int(history.last('users_measured')):,} of {int(history.last('users_all')):,} users"
 
 
 def beside(federated: Run, central: Run, passes: float) -> str:

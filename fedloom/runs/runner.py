@@ -109,7 +109,8 @@ def train(
     require(watched in data.splits or not watching, "monitor", need, stop.monitor)
     require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
     if watching and not task.client:
-        measures = [f"{split}_{metric}" for split in settings.splits for metric in measured(task, data)]
+        metrics = [*measured(task, data), *(name for name, _ in task.overall)]
+        measures = [f"{split}_{metric}" for split in settings.splits for metric in metrics]
         choose("monitor, which target and patience look at,", stop.monitor, dict.fromkeys(measures))
     if watching:
         require_direction(stop.monitor, task.directions)

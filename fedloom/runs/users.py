@@ -14,7 +14,7 @@ from fedloom.errors import UnknownName
 WORST = 0.1  # the share of users that do worst
 QUANTILES = (0.1, 0.5, 0.9)
 MATRICES = ("mixing", "related")
-NOTED = ("round", "client", *MATRICES)  # what is no measure
+NOTED = ("round", "client", "all_clients", *MATRICES)  # what is no measure
 MOMENTS = {"before": "before fitting", "after": "after fitting", "global": "after fitting, on everybody's data"}
 
 
@@ -23,7 +23,8 @@ class Users:
     """How each client did in the rounds that were evaluated, one entry a round.
 
     Arguments:
-        columns: ``round``; ``client``, who took part (-1 is nobody, of whom there is no measure); each measure of them
+        columns: ``round``; ``all_clients``, how many there are; ``client``, the clients that took part in the round and
+            were measured, and no others (-1 where fewer did, without a measure); each measure of them
             on their own test data, such as ``before_accuracy`` and ``after_loss``; ``global_accuracy``, of their models
             after their work on everybody's test data; where every user has its own model and they are not too many,
             ``mixing``, the matrix M, and ``related``, who was found to be like whom, between -1 and 1, with multi-task
@@ -81,7 +82,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
 
 def summary(row: Mapping[str, np.ndarray], directions: Directions = BUILT_IN) -> dict[str, float]:
     """Return statistics of each metric over a round's clients: the mean, quantiles and, where the metric has a
-    direction, the mean over the tenth that does worst. A client without a finite value does not count.
+    direction, the mean over the tenth that does worst. A client without a finite value does not count;
+    ``users_measured`` is how many clients do.
 
     >>> row = {"client": np.arange(10), "after_accuracy": np.arange(10) / 10}
     >>> found = summary(row)
@@ -92,6 +94,7 @@ def summary(row: Mapping[str, np.ndarray], directions: Directions = BUILT_IN) ->
     for name, values in row.items():
         real = values[np.isfinite(values)] if name not in NOTED else np.array([])
         if len(real):
+            told["users_measured"] = max(told.get("users_measured", 0), len(real))
             told[f"users_{name}"] = float(real.mean())
             told |= {f"users_{name}_q{round(100 * q)}": float(np.quantile(real, q)) for q in QUANTILES}
             if better := direction_of(name, directions):
@@ -108,6 +111,17 @@ def worst(values: np.ndarray, better: Better) -> float:
     real = np.sort(values[np.isfinite(values)])
     many = max(1, round(WORST * len(real)))
     return float((real[-many:] if better == "lower" else real[:many]).mean())
+
+
+def measured_among(users: Users) -> str:
+    """Return how many clients were measured in the last round, of how many.
+
+    >>> measured_among(Users() + {"client": np.array([4, 2, -1]), "all_clients": np.int64(100)})
+    '2 of 100 clients'
+    """
+    many = int((users.column("client")[-1] >= 0).sum())
+    among = users.columns.get("all_clients")
+    return f"{many:,} of {int(among[-1]):,} clients" if among else f"{many:,} clients"
 
 
 def present(row: Mapping[str, np.ndarray], many: int) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from fedloom.direction import STATISTIC, Better, declared
 from fedloom.errors import ArgumentError, require
 
-Over = Literal["example"]
+Over = Literal["example", "split"]
 
 
 @dataclass(frozen=True)
@@ -17,23 +17,29 @@ class Metric:
     """A measure of a model's outputs; build it with :func:`metric`.
 
     Arguments:
-        function: (outputs, batch) → the value for each example.
+        function: (outputs, batch) → the value for each example, or one number.
         better: whether a higher or a lower value is better; ``None`` if that is not declared.
+        over: what the function sees at once: any examples, or all of a part of the data.
     """
 
     function: Callable[..., Any]
     better: Better | None = None
+    over: Over = "example"
 
 
-def metric(function: Callable[..., Any], better: Better | None = None) -> Metric:
+def metric(function: Callable[..., Any], better: Better | None = None, over: Over = "example") -> Metric:
     """Return a metric to give to a task, with the direction in which it improves.
 
     A target, patience, ``history.best`` and the exclusion of clients need the direction. A metric without one is only
     recorded. The names ``accuracy`` (higher is better), ``loss`` and ``error`` (lower) are fedloom's own.
 
     Args:
-        function: (outputs, batch) → one value for each example, of shape (batch,).
+        function: (outputs, batch) → one value for each example, of shape (batch,), of which the mean is recorded; with
+            ``over="split"``, one number.
         better: ``"higher"`` or ``"lower"``.
+        over: ``"example"``, or ``"split"`` for a metric that is not a mean over examples (F1, AUROC, R²). The function
+            is then called once for each model and part of the data, with all outputs, and a batch of all columns but
+            ``x``, as NumPy arrays, so that it may call scikit-learn.
 
     >>> import jax.numpy as jnp
     >>> mae = metric(lambda outputs, batch: jnp.abs(outputs - batch["y"]), better="lower")
@@ -42,10 +48,16 @@ def metric(function: Callable[..., Any], better: Better | None = None) -> Metric
     ...     lambda key: jnp.zeros(3), lambda w, x: x @ w, loss="squared_error", metrics={"mae": mae})
     >>> linear.directions["mae"]
     'lower'
+
+    A metric over all predictions of a part of the data:
+
+    >>> from sklearn.metrics import f1_score
+    >>> f1 = metric(lambda outputs, batch: f1_score(batch["y"], outputs > 0), better="higher", over="split")
     """
     require(callable(function), "metric", "a function (outputs, batch) → values", function)
     require(better is None or better in get_args(Better), "better", '"higher" or "lower"', better)
-    return Metric(function, better)
+    require(over in get_args(Over), "over", '"example" or "split"', over)
+    return Metric(function, better, over)
 
 
 def named(metrics: Mapping[str, Any]) -> dict[str, Metric]:

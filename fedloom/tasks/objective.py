@@ -52,6 +52,7 @@ class Objective:
         fits: (shape of the outputs, shape of the labels, how many classes at least) → what they should be, or nothing.
         squashes: the activation that the loss has in itself, so that outputs must be without: ``softmax``, ``sigmoid``.
         better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
+        overall: (metric, function) for each metric over all predictions of a part; see :func:`fedloom.tasks.metric`.
     """
 
     loss: Losses
@@ -59,6 +60,7 @@ class Objective:
     fits: Callable[[PyTree, tuple[int, ...], int], str] = lambda outputs, labels, classes: ""  # noqa: ARG005
     squashes: str = ""
     better: tuple[tuple[str, Better], ...] = ()
+    overall: tuple[tuple[str, Callable[[PyTree, Batch], Any]], ...] = ()
 
 
 def _classes() -> Objective:
@@ -167,7 +169,8 @@ def objective(loss: str | Objective | Losses, metrics: Metrics | None = None) ->
         loss: ``cross_entropy`` (classes), ``binary_cross_entropy`` (each of several labels), ``squared_error``
             (numbers) or ``next_token`` (text); or a function (outputs, batch) → the loss of each example.
         metrics: what else is measured, by name: functions (outputs, batch) → one value for each example, or
-            :func:`fedloom.tasks.metric`, which also says whether a higher or a lower value is better.
+            :func:`fedloom.tasks.metric`, which also says whether a higher or a lower value is better, and takes
+            functions of all predictions of a part of the data.
 
     >>> objective("hinge")
     Traceback (most recent call last):
@@ -185,19 +188,25 @@ but is 'hinge'
 
     def measured(outputs: PyTree, batch: Batch) -> dict[str, Array]:
         found = goal.metrics(outputs, batch)
-        for name, one in others.items():
+        for name in others:
             require(name not in found, "metrics", "named otherwise than what the loss measures already", name)
-            found[name] = per_example(name, one.function(outputs, batch), batch) * found["count"]
-        return found
+        each = {name: per_example(name, f(outputs, batch), batch) * found["count"] for name, f in means.items()}
+        return found | each
 
+    means = {name: one.function for name, one in others.items() if one.over == "example"}
+    overall = tuple((name, one.function) for name, one in others.items() if one.over == "split")
     directions = declared({name: one.better for name, one in others.items()})
-    return replace(goal, metrics=measured, better=goal.better + directions)
+    return replace(goal, metrics=measured, better=goal.better + directions, overall=goal.overall + overall)
 
 
 def per_example(name: str, values: Array, batch: Batch) -> Array:
     """Return the values of a metric, if there is one for each example of the batch."""
     shape, wanted = jnp.shape(values), (len(batch["x"]),)
-    require(shape == wanted, f'metrics["{name}"]', "one value for each example, of shape (batch,)", shape)
+    need = (
+        "one value for each example, of shape (batch,) (a metric that is one number over all predictions of a part is "
+        'declared by fl.tasks.metric(function, over="split"))'
+    )
+    require(shape == wanted, f'metrics["{name}"]', need, shape)
     return values
 
 
@@ -269,4 +278,5 @@ def supervised(
         give_back,
         squashes=goal.squashes,
         better=goal.better,
+        overall=goal.overall,
     )

@@ -30,4 +30,11 @@ def rescaled(task: Task, shift: float, scale: float, name: str) -> Task:
     def metrics(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
         return task.metrics(variables, seen(batch))
 
-    return Task(f"{task.name}, {name} inputs", task.init, loss, metrics, task.classes, better=task.better)
+    def outputs(variables: Variables, x: Array) -> PyTree:
+        assert task.outputs is not None
+        return task.outputs(variables, seen({"x": x})["x"])
+
+    return Task(
+        f"{task.name}, {name} inputs", task.init, loss, metrics, task.classes, outputs if task.outputs else None,
+        better=task.better, overall=task.overall,
+    )  # fmt: skip

@@ -49,6 +49,8 @@ class Task:
             :mod:`fedloom.clients`); there is then nothing to compile, and loss and metrics are never called.
         squashes: the activation that the loss has in itself, which outputs must be without.
         better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
+        overall: (metric, function) for each metric over all predictions of a part: (outputs, batch of all columns but
+            x) → one number. It needs ``outputs``.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Task:
     client: Callable[[dict[str, Batch]], Any] | None = None
     squashes: str = ""
     better: tuple[tuple[str, Better], ...] = ()
+    overall: tuple[tuple[str, Callable[[PyTree, Batch], Any]], ...] = ()
 
     @property
     def directions(self) -> Directions:

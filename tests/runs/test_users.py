@@ -1,15 +1,18 @@
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from quadratic import points, quadratic
+from rich.console import Console
 
 from fedloom.algorithms import ditto, fedavg, ifca, local_only, personalised, scaffold
 from fedloom.combine import excluding, uniform
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, DivergedError
-from fedloom.runs import load, run, sweep
+from fedloom.runs import load, report, run, sweep
+from fedloom.runs.portraits import bands
 from fedloom.runs.users import summary
 from fedloom.tasks import logistic
 
@@ -39,6 +42,15 @@ def test_a_shared_model_before_and_after_fitting(layout: dict[str, Any]) -> None
         np.testing.assert_allclose(done.users.column("global_loss")[i], on_all, rtol=1e-4)
         w = ends.mean()
     np.testing.assert_allclose(done.history.last("users_after_loss"), done.users.last("after_loss").mean(), rtol=1e-6)
+
+
+def test_it_is_said_how_many_clients_were_measured_of_how_many() -> None:
+    done = run(points(VALUES), quadratic(), fedavg(fraction=0.5, **WORK), rounds=1, users=True)
+    assert (done.history.last("users_measured"), done.history.last("users_all")) == (2, 4)
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(report.summary(done))
+    assert "2 of 4 users, before fitting" in console.export_text()
+    assert bands([("mine", done.users)]).axes[1].get_title() == "2 of 4 clients, in round 1"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -91,8 +103,9 @@ def test_only_evaluated_rounds_are_kept_and_a_sweep_measures_too() -> None:
 
 def test_who_has_nothing_to_be_measured_on_does_not_count() -> None:
     told = summary({"client": np.arange(3), "after_loss": np.array([1.0, np.nan, 3.0])})
-    assert told == {"users_after_loss": 2.0, "users_after_loss_q10": 1.2, "users_after_loss_q50": 2.0,
-                    "users_after_loss_q90": 2.8, "users_after_loss_worst": 3.0}  # fmt: skip
+    assert told == {"users_measured": 2, "users_after_loss": 2.0, "users_after_loss_q10": 1.2,
+                    "users_after_loss_q50": 2.0, "users_after_loss_q90": 2.8,
+                    "users_after_loss_worst": 3.0}  # fmt: skip
 
 
 def test_a_broken_model_that_is_left_out_stops_nobody(validated: Any) -> None:
