@@ -190,17 +190,23 @@ median is taken; in brackets, how many times as long as fedloom. This page is dr
 """
 
 
+SHOWN = ("fedloom", "loop-parallel", "flower", "pfl-parallel", "fedjax")
+"""Systems in the README's table: the fastest setting of each, on a CPU."""
+
+
 def speed() -> str:
-    """The README's table."""
-    blocks, results = [], read("benchmark-*.json")
-    for result in results:
-        about, often = measured(result)
-        blocks += [f"Seconds a round on {about} (in brackets, times fedloom's; {often}):", ""]
-        blocks += [*comparison(result), ""]
-    if any(workload.startswith("sweep") for result in results for workload in result["seconds_a_round"]):
-        about = "fedloom computes all of them, of others one is timed and multiplied"
-        blocks += [f"16 × and 64 × are so many experiments: {about}.", ""]
-    return "\n".join(["<!-- speed -->", *blocks, "<!-- /speed -->"])
+    """Return the README's table: the two first workloads on a CPU."""
+    [result] = [r for r in read("benchmark-*.json") if {"2nn", "cnn"} == set(r["seconds_a_round"])]
+    shown = dict.fromkeys(SHOWN)
+    timings = {w: {s: t for s, t in by.items() if s in shown} for w, by in result["seconds_a_round"].items()}
+    about = (
+        f"Seconds for one round of federated averaging on {result['device']['name']}: 10 of 100 clients, 600 images "
+        f"each, E = 1, B = 10, learning rate 0.1 (median of {result['repeat']} interleaved repetitions; in brackets, "
+        f"times fedloom's). {recorded(result)}"
+    )
+    return "\n".join(
+        ["<!-- speed -->", about, "", *comparison({**result, "seconds_a_round": timings}), "<!-- /speed -->"]
+    )
 
 
 def personal() -> str:
