@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -219,15 +220,15 @@ PEOPLE = ["--data", "people.csv", "--user", "who", "--label", "class"]
 
 def test_run_on_a_csv_beside_the_union() -> None:
     table()
-    result = fedloom(
-        "run", *PEOPLE, "--model", "logistic", "--fraction", "1", "--rounds", "3", "--central", "--out", "a"
-    )
+    how = ["--model", "logistic", "--fraction", "1", "--epochs", "2", "--decay", "0.81", "--rounds", "3"]
+    result = fedloom("run", *PEOPLE, *how, "--central", "--out", "a")
     assert result.exit_code == 0
+    assert tomllib.loads(Path("a/central/experiment.toml").read_text())["decay"] == pytest.approx(0.9)  # a pass is half
     assert "Test accuracy: federated" in result.stdout
     assert {"clients.png", "figure.png", "central"} <= {p.name for p in Path("a").iterdir()}
     again = json.loads(fedloom("resume", "a", "--rounds", "5", "--json").stdout)
     assert again["round"] == 5
-    assert again["central"]["round"] == 5  # as many passes over everybody's data
+    assert again["central"]["round"] == 10  # as many passes over everybody's data
 
 
 def test_describe_prints_and_draws() -> None:

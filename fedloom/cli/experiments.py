@@ -122,13 +122,15 @@ def gone(experiment: Experiment, data: FederatedData, folder: Path, manner: Mann
     runs, passes = [trained(experiment, data, folder, manner)], 0.0
     if central and runs[0].finished:
         passes = experiment.passes(data, int(runs[0].history.last("round")))
-        runs.append(trained(experiment.centrally(math.ceil(passes)), data.union(), folder / CENTRAL, manner))
+        alike = experiment.centrally(math.ceil(passes), experiment.passes(data, 1))
+        runs.append(trained(alike, data.union(), folder / CENTRAL, manner))
     against = ["rounds"] if len(runs) == 1 else ["steps"]  # a round of federation and an epoch are no match
     against += ["clock"] if experiment.compute is not None else []
     plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
     tables = [report.summary(run) for run in runs]
-    compared = [report.beside(runs[0], runs[1], passes)] if len(runs) > 1 else []
+    rates = experiment.decay, alike.decay if len(runs) > 1 else 1.0
+    compared = [report.beside(runs[0], runs[1], passes, rates)] if len(runs) > 1 else []
     files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(
         runs[0], folder, along(experiment.build_algorithm(), len(data))
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,14 +337,27 @@ class Experiment:
             return float(rounds * self.period * batches.sum() / sizes.sum())
         return rounds * algorithm.cohort(len(data)) * int(algorithm.local.passes) / len(data)
 
-    def centrally(self, passes: int) -> Experiment:
-        """The same model trained on the union of all data, in one place: plain training for so many epochs."""
+    def centrally(self, passes: int, per_round: float = 1.0) -> Experiment:
+        """Return the experiment that trains the same model on the union of all data, in one place.
+
+        The learning rate decays over the same amount of work as in the federation: pass e, counted from 0, has the rate
+        that the federation has after e passes, lr · decay^(e / per_round).
+
+        Args:
+            passes: the number of passes over the union.
+            per_round: the passes over all clients' data that one round of the federation amounts to.
+
+        >>> round(Experiment(decay=0.9).centrally(3, per_round=0.5).decay, 6)  # two rounds a pass
+        0.81
+        """
         kept = ("batch_size", "lr", "decay", "optimizer", "compute")
         plain = {f.name: f.default for f in dataclasses.fields(self)
                  if f.metadata["group"] in ("Algorithm", "Time") and f.name not in kept}  # fmt: skip
         never = dict.fromkeys(("target", "patience", "seconds", "until_bytes", "until_clock"))
         until: dict[str, Any] = {"rounds": passes, "every": 1, **never}
-        return self.replace(**plain | until | {"algorithm": "central", "fraction": 1.0, "users": "no"})
+        decay = max(self.decay ** (1 / per_round), sys.float_info.min)  # so small that the second pass has the rate 0
+        how = {"algorithm": "central", "fraction": 1.0, "users": "no", "decay": decay}
+        return self.replace(**plain | until | how)
 
     @property
     def along(self) -> str | None:

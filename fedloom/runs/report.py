@@ -104,9 +104,14 @@ def of_users(history: History) -> str:
     return f"{int(history.last('users_measured')):,} of {int(history.last('users_all')):,} users"
 
 
-def beside(federated: Run, central: Run, passes: float) -> str:
-    """What federation costs: test accuracies of a federated run, which made so many passes over everybody's data, and
-    of the same model trained on the union.
+def beside(federated: Run, central: Run, passes: float, decays: tuple[float, float] = (1.0, 1.0)) -> str:
+    """Compare the test accuracies of a federated run and of the same model trained on the union of all data.
+
+    Args:
+        federated: the federated run.
+        central: the run on the union; one round is one pass.
+        passes: the passes over all clients' data that the federated run made.
+        decays: of the learning rate, a round of the federation and a pass over the union.
     """
     told, epochs = [], int(central.history.last("round"))
     for how, run in ((f"federated, {passes:.3g} passes over the data,", federated),
@@ -115,7 +120,8 @@ def beside(federated: Run, central: Run, passes: float) -> str:
             return "Evaluate the test part to compare the two."
         last, best = run.history.last("test_accuracy"), run.history.best("test_accuracy")
         told.append(f"{how} {last:.2%} (best {best:.2%})")
-    return f"Test accuracy: {'; '.join(told)}."
+    slower = f" The learning rate decays over the same work: by {decays[0]:g} a round, {decays[1]:.4g} a pass."
+    return f"Test accuracy: {'; '.join(told)}.{slower if decays[0] != 1 else ''}"
 
 
 def comparison(runs: Sequence[Run], target: float | None) -> Table:

@@ -2,6 +2,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -180,6 +181,17 @@ def test_combiners_by_name() -> None:
     assert (told["combine"], told["trim"], told["clip"], told["exclude"]) == ("trimmed", 0.2, 3.0, 2.0)
     assert Experiment().build_algorithm().combiner == mean
     assert Experiment(algorithm="qfedavg", clip=1.0).build_algorithm().combiner == clipped(1.0)
+
+
+@pytest.mark.parametrize(("fraction", "epochs", "rounds"), [(0.1, 1, 10), (0.1, 2, 5), (1.0, 4, 0.25)])
+def test_the_rate_on_the_union_decays_over_the_same_work(fraction: float, epochs: int, rounds: float) -> None:
+    e = Experiment(fraction=fraction, epochs=epochs, decay=0.9)
+    central = e.centrally(20, per_round=1 / rounds)  # so many rounds are a pass
+    for done in (0, 1, 4, 8):  # passes
+        rate = central.build_algorithm().local.rate(jnp.int32(done))
+        assert float(rate) == pytest.approx(0.1 * 0.9 ** (rounds * done), rel=1e-5)
+    assert Experiment(fraction=0.1).centrally(3, per_round=0.1).decay == 1
+    assert float(Experiment(decay=0.5).centrally(3, per_round=1e-6).build_algorithm().local.rate(jnp.int32(1))) == 0
 
 
 def test_the_union_needs_no_weighting() -> None:

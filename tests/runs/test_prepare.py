@@ -139,6 +139,7 @@ def test_central_is_the_union(folder: Path) -> None:
 def test_passes_over_the_data(generated: Any) -> None:
     data = generated([5] + [20] * 99)
     assert Experiment(fraction=0.1, epochs=5).passes(data, rounds=30) == 15
+    assert Experiment(fraction=0.1).passes(data, rounds=1) == 0.1
     assert Experiment(fraction=0.0).passes(data, rounds=30) == 0.3
     assert Experiment(algorithm="dpa-sgd", period=4).passes(data, rounds=6) == 24 * (5 + 99 * 10) / (5 + 99 * 20)
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from fedloom.runs.history import History
-from fedloom.runs.report import comparison
+from fedloom.runs.report import beside, comparison
 from fedloom.runs.result import Run
 from fedloom.tasks import Variables
 
@@ -53,3 +53,10 @@ def test_what_numbers_mean_is_said_below() -> None:
     assert comparison(seeds, None).caption == f"±: the deviation over seeds; {compiling}"
     assert comparison(seeds[:1], None).caption == compiling
     assert not comparison([run("lr=0.1,seed=0", 0.1, 0.5, clock=7.0)], None).caption
+
+
+def test_beside_the_union_it_is_said_how_the_rate_decays() -> None:
+    two = run("a, seed=0", 0.1, 0.5), run("b, seed=0", 0.1, 0.6)
+    told = "The learning rate decays over the same work: by 0.9 a round, 0.3487 a pass."
+    assert beside(*two, 0.1, (0.9, 0.9**10)).endswith(told)
+    assert "decays" not in beside(*two, 0.1)
