@@ -22,3 +22,22 @@ def looked(x: np.ndarray, inputs: Inputs = None, *, channels_first: bool = False
         return inputs(x)
     arranged = seen(inputs, channels_first=channels_first)(x)  # type: ignore[arg-type]
     return np.asarray(arranged, np.int32 if is_integer(x) else np.float32)  # type: ignore[arg-type]
+
+
+def takes_integers(x: np.ndarray, call: Callable[[np.ndarray], object]) -> bool:
+    """Return whether a model takes integers; one that needs floats gets floats of the same value.
+
+    Args:
+        x: what the model sees.
+        call: calls the model on some rows.
+
+    >>> takes_integers(np.zeros((2, 3), np.int32), lambda x: x[0] << 1)
+    True
+    >>> takes_integers(np.zeros((2, 3), np.int32), lambda x: x["column"])
+    False
+    """
+    try:
+        call(x[:1])
+    except Exception:  # each library has its own; if floats are refused too, training says why
+        return False
+    return True

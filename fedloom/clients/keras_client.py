@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fedloom.clients.client import Answer, Broadcast, Weights
-from fedloom.clients.inputs import Inputs, looked
+from fedloom.clients.inputs import Inputs, looked, takes_integers
 from fedloom.clients.judging import judged
 from fedloom.errors import require
-from fedloom.tasks.from_keras import SEED, called, shape_of
+from fedloom.tasks.from_keras import SEED, called, check_scaled_once, shape_of
 from fedloom.tasks.task import Batch
 
 Memory = list[tuple[Any, np.ndarray]]
@@ -80,7 +80,12 @@ class KerasClient:
 
     def _batch(self, part: str) -> tuple[np.ndarray, np.ndarray]:
         examples = self.examples[part]
-        return looked(examples["x"], self.inputs), np.asarray(examples["y"])
+        if not callable(self.inputs):
+            check_scaled_once(self.model, examples["x"])
+        x = looked(examples["x"], self.inputs)
+        if x.dtype.kind == "i" and not callable(self.inputs) and not takes_integers(x, self.model):
+            x = x.astype(np.float32)
+        return x, np.asarray(examples["y"])
 
 
 def _begun(model: Any) -> Memory:

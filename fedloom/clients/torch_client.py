@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedloom.clients.client import Answer, Broadcast, Weights
-from fedloom.clients.inputs import Inputs, looked
+from fedloom.clients.inputs import Inputs, looked, takes_integers
 from fedloom.clients.judging import judged
-from fedloom.tasks.modes import in_eval_mode, train_except
+from fedloom.tasks.modes import in_eval_mode, restored_modes, train_except
 from fedloom.tasks.task import Batch
 from fedloom.tasks.user_model import library
 
@@ -46,6 +46,7 @@ class TorchClient:
         self.loss = loss or torch.nn.functional.cross_entropy
         self.optimizer = optimizer or (lambda parameters, lr: torch.optim.SGD(parameters, lr))
         self.inputs = inputs
+        self.integers: bool | None = None  # whether the module takes them, once that is known
         self.whole = {n: t.clone() for n, t in self.module.state_dict().items() if not t.is_floating_point()}
 
     def weights(self) -> Weights:
@@ -93,7 +94,18 @@ class TorchClient:
                 t.copy_(self.whole[n] if n in self.whole else self.torch.from_numpy(np.array(weights[n])))
 
     def _batch(self, examples: Batch) -> tuple[Any, Any]:
-        x = self.torch.from_numpy(np.array(looked(examples["x"], self.inputs, channels_first=True)))
+        x = self._fitting(np.array(looked(examples["x"], self.inputs, channels_first=True)))
         y = self.torch.from_numpy(np.array(examples["y"]))
         whole = y.long() if not y.is_floating_point() else y
         return x.to(self.device), whole.to(self.device)
+
+    def _fitting(self, view: np.ndarray) -> Any:
+        """The tensor that the module takes: integers have 64 bits; they are floats where it does not take integers."""
+        x = self.torch.from_numpy(view)
+        if callable(self.inputs) or view.dtype.kind != "i":
+            return x
+        if self.integers is None:
+            with restored_modes(self.module, False, []), self.torch.no_grad():
+                call = lambda rows: self.module(self.torch.from_numpy(rows).long().to(self.device))  # noqa: E731
+                self.integers = takes_integers(view, call)
+        return x.long() if self.integers else x.float()

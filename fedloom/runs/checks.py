@@ -71,9 +71,9 @@ def measured(task: Task, data: FederatedData) -> set[str]:
             if wrong := fits(shapes, data.columns["y"].shape[1:], data.classes):
                 told = f"{task.name} with outputs of shape {shapes}"
                 raise ArgumentError("task", f"one whose outputs are {wrong}", told)
-            if task.squashes and last(first, one["x"]) == task.squashes:
+            if task.squashes and (act := last(first, one["x"])):
                 need = f"one that leaves the {task.squashes} to its loss, and gives logits"
-                raise ArgumentError("task", need, f"{task.name}, which ends in a {task.squashes}")
+                raise ArgumentError("task", need, f"{task.name}, which ends in a {act}")
         found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), some)
     except ArgumentError:
         raise

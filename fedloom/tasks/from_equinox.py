@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import require
+from fedloom.errors import require, warn
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
@@ -38,7 +38,8 @@ def from_equinox(
 ) -> Task:
     """A task from an Equinox module, which begins with the weights that the module has.
 
-    ``task.give_back(run.variables)`` is such a module with the trained weights, and its state where it has one.
+    ``task.give_back(run.variables)`` is such a module with the trained weights, and its state where it has one. Layers
+    that are in inference mode stay in it.
 
     Arguments:
         module: the model, a function of one example: ``module(x)``, ``module(x, key=key)`` where it draws random
@@ -50,6 +51,7 @@ def from_equinox(
     """
     eqx = library("equinox", "equinox")
     require(isinstance(module, eqx.Module) and callable(module), "module", "an equinox.Module to be called", module)
+    _warn_of_inference(module)
     learnt, rest = eqx.partition(module, eqx.is_inexact_array)
     kept, fixed = eqx.partition(state, eqx.is_array)
     shape = {"params": jax.tree.structure(learnt), "state": jax.tree.structure(kept)}
@@ -71,7 +73,7 @@ def from_equinox(
 
     def forward(given: PyTree, aside: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
         model, own = whole({n: given[n] for n in params}, {n: aside[n] for n in buffers})
-        model = eqx.nn.inference_mode(model, key is None)
+        model = eqx.nn.inference_mode(model, True) if key is None else model
         keys = jax.random.split(jax.random.key(0) if key is None else key, len(x))
         words = lambda k: {"key": k} if draws else {}  # noqa: E731
         if state is None:
@@ -92,3 +94,14 @@ def from_equinox(
 
     called = name or type(module).__name__
     return supervised(called, init, applied(forward, look), loss, metrics=metrics, give_back=give_back)
+
+
+def _warn_of_inference(module: Any) -> None:
+    """Warn if all layers that know an inference mode are in it."""
+    is_layer = lambda part: hasattr(part, "inference")  # noqa: E731
+    layers = [part for part in jax.tree.leaves(module, is_leaf=is_layer) if is_layer(part)]
+    if layers and all(part.inference is True for part in layers):
+        warn(
+            f"all layers of {type(module).__name__} with dropout or running statistics are in inference mode, and stay "
+            "in it: call eqx.nn.inference_mode(module, False) first, unless that is what you want"
+        )

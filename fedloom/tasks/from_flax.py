@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import ArgumentError, require
-from fedloom.tasks.forms import applied
+from fedloom.errors import ArgumentError, require, warn
+from fedloom.tasks.forms import UNTRACEABLE, applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
-from fedloom.tasks.user_model import as_before, library, restored, trained, whole_as_float
+from fedloom.tasks.user_model import Told, as_before, library, restored, trained, whole_as_float
 from fedloom.trees import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TRAINS, RESTS = ("train", "training", "is_training"), ("deterministic", "eval")
 """What the argument is called that tells a Linen module to train, or not to."""
+MODES = ("use_running_average", "deterministic")
+"""The attributes that say that a layer of an NNX module is in eval mode."""
 
 
 def from_flax(
@@ -37,13 +39,14 @@ def from_flax(
     metrics: Metrics | None = None,
     name: str | None = None,
 ) -> Task:
-    """A task from a Flax module.
+    """Return a task from a Flax module.
 
     A Linen module is initialised from the run's seed. An NNX module begins with the weights that it has, and
     ``task.give_back(run.variables)`` is the module itself with the trained ones; for Linen it is the dictionary of
-    variables. Whether a Linen module trains is told by its argument ``train``, ``training`` or ``deterministic``.
+    variables. A Linen module is told to train by its argument ``train``, ``training`` or ``deterministic``. Layers of
+    an NNX module that are in eval mode (``use_running_average=True``, ``deterministic=True``) stay in it.
 
-    Arguments:
+    Args:
         module: the model; its outputs are logits, not probabilities.
         loss, metrics: what outputs are judged by; see :func:`fedloom.tasks.objective`.
         inputs: the shape of an example that the module wants, or a function from the column x to what it wants.
@@ -53,21 +56,24 @@ def from_flax(
     flax = library("flax", "flax")
     library("flax.linen", "flax")
     nnx = library("flax.nnx", "flax")
-    look = seen(inputs, tokens=tokens_of(loss))
+    tokens = tokens_of(loss)
+    look = seen(inputs, tokens=tokens)
     called = name or type(module).__name__
     if isinstance(module, flax.linen.Module):
-        init, forward, give_back = _linen(module, _example(inputs, like, look))
+        init, forward, give_back = _linen(module, _example(inputs, like, look, bool(tokens)))
     else:
         require(isinstance(module, nnx.Module), "module", "a flax.linen.Module or flax.nnx.Module", module)
         init, forward, give_back = _nnx(module)
     return supervised(called, init, applied(forward, look), loss, metrics=metrics, give_back=give_back)
 
 
-def _example(inputs: Inputs, like: Any, look: Callable[[Array], Array]) -> Array:
+def _example(inputs: Inputs, like: Any, look: Callable[[Array], Array], tokens: bool) -> Array:
     """Return a batch of one, as the module sees it; of zeros if only its shape is known."""
     if like is None and not isinstance(inputs, tuple):
         raise ArgumentError("inputs", "the shape of an example, from which a Linen module takes its own", inputs)
-    return look(jnp.zeros((1, *inputs)) if isinstance(inputs, tuple) else jnp.asarray(like)[None])
+    if isinstance(inputs, tuple):
+        return jnp.zeros((1, *inputs), jnp.int32 if tokens else float)
+    return look(jnp.asarray(like)[None])
 
 
 def _linen(module: Any, example: Array) -> tuple[Callable[..., Any], ...]:
@@ -79,7 +85,11 @@ def _linen(module: Any, example: Array) -> tuple[Callable[..., Any], ...]:
 
     def init(key: Key[Array, ""]) -> Variables:
         first, second = jax.random.split(key)
-        found = dict(module.init({"params": first, "dropout": second}, example, **told(False)))
+        draws = {"params": first, "dropout": second}
+        try:
+            found = dict(module.init(draws, example, **told(False)))
+        except UNTRACEABLE:  # of floats, where the module wants integers
+            found = dict(module.init(draws, example.astype(jnp.int32), **told(False)))
         return Variables(found.pop("params"), found)
 
     def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
@@ -106,6 +116,7 @@ def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
     types = {n: jax.dtypes.canonicalize_dtype(a.dtype) for n, a in whole.items()}
     begun = jax.tree.map(np.asarray, params), whole_as_float(whole)
     shapes = {n: a.shape for n, a in flatten(Variables(*begun)).items()}
+    resting = _in_eval_mode(nnx, module)
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
         return Variables(*jax.tree.map(jnp.asarray, begun))
@@ -119,7 +130,12 @@ def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
             model.eval()
             return model(x), state
         model.train()
+        layers = dict(nnx.iter_graph(model))
+        for path, name in resting:
+            setattr(layers[path], name, True)
+        before = _static_numbers(nnx, model)
         found = model(x)
+        _check_unchanged(before, _static_numbers(nnx, model))
         after = nnx.to_pure_dict(nnx.split(model, nnx.Param, nnx.RngState, ...)[3])
         return found, whole_as_float(dict(zip(whole, jax.tree.leaves(after), strict=True)))
 
@@ -131,6 +147,32 @@ def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
         return module
 
     return init, forward, give_back
+
+
+def _in_eval_mode(nnx: Any, module: Any) -> list[tuple[Any, str]]:
+    """Return where the layers of an NNX module are that stay in eval mode, and the attribute that says so."""
+    flags = {(path, name): getattr(layer, name) for path, layer in nnx.iter_graph(module)
+             if isinstance(layer, nnx.Module) for name in MODES if hasattr(layer, name)}  # fmt: skip
+    if flags and all(flags.values()):
+        warn(
+            f"all layers of {type(module).__name__} with dropout or running statistics are in eval mode, and stay in "
+            "it: call module.train() first, unless that is what you want"
+        )
+    return [place for place, rests in flags.items() if rests]
+
+
+def _static_numbers(nnx: Any, model: Any) -> dict[Any, Any]:
+    """Return the plain numbers among the attributes of an NNX module's layers."""
+    return {path: value for path, value in nnx.iter_graph(model) if isinstance(value, int | float)}
+
+
+def _check_unchanged(before: dict[Any, Any], after: dict[Any, Any]) -> None:
+    """Raise an :class:`ArgumentError` if a plain number was assigned to: it would be lost after the call."""
+    for path, value in before.items():
+        if path in after and after[path] is not value:
+            name = ".".join(map(str, path))
+            need = "one that keeps what it changes in an nnx.Variable"
+            raise ArgumentError("module", need, Told(f"one that assigns to {name}, a plain number, when it is called"))
 
 
 def _drawn(draws: PyTree, key: Key[Array, ""]) -> PyTree:

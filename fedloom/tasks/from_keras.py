@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import require
+from fedloom.data.inputs import white
+from fedloom.errors import ArgumentError, require
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
@@ -61,7 +62,12 @@ def from_keras(
     types = {n: jax.dtypes.canonicalize_dtype(v.dtype) for n, v in zip(others, kept, strict=True)}
     shapes = {f"params.{n}": v.shape for n, v in params.items()} | {f"state.{n}": v.shape for n, v in state.items()}
     lookup = f"the first layer of {model.name}" if _takes_integers(model) else ""
-    look = seen(inputs if inputs is not None else shape_of(model), tokens=tokens_of(loss) or lookup)
+    arranged = seen(inputs if inputs is not None else shape_of(model), tokens=tokens_of(loss) or lookup)
+
+    def look(x: Array) -> Array:
+        if not callable(inputs) and not lookup:
+            check_scaled_once(model, x)
+        return arranged(x)
 
     def init(key: Key[Array, ""]) -> Variables:  # noqa: ARG001
         return Variables(jax.tree.map(jnp.asarray, params), jax.tree.map(jnp.asarray, state))
@@ -111,8 +117,21 @@ def shape_of(model: Any) -> tuple[int, ...] | None:
     return shape[1:]
 
 
+def check_scaled_once(model: Any, x: Array | np.ndarray) -> None:
+    """Raise an :class:`ArgumentError` if a model begins by scaling pixels that are between 0 and 1 already."""
+    first = _first_layer(model)
+    if white(x.dtype) and type(first).__name__ == "Rescaling" and np.max(np.abs(first.scale)) <= 2 / white(x.dtype):
+        need = (
+            "without its Rescaling layer, for images are 0 to 1 already (or let inputs=lambda x: x give it the pixels)"
+        )
+        raise ArgumentError("model", need, model.name)
+
+
+def _first_layer(model: Any) -> Any:
+    return next((layer for layer in model.layers if type(layer).__name__ != "InputLayer"), None)
+
+
 def _takes_integers(model: Any) -> bool:
     """Return whether a model's input has an integer type or goes into an embedding, for which Keras rounds floats."""
     given = getattr(model, "inputs", None) or []
-    first = next((layer for layer in model.layers if type(layer).__name__ != "InputLayer"), None)
-    return any("int" in str(i.dtype) for i in given) or type(first).__name__ == "Embedding"
+    return any("int" in str(i.dtype) for i in given) or type(_first_layer(model)).__name__ == "Embedding"

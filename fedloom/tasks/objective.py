@@ -50,7 +50,8 @@ class Objective:
         metrics: (outputs, batch) → each metric of each example and, under ``count``, what those values are out of;
             see :class:`fedloom.tasks.Task`.
         fits: (shape of the outputs, shape of the labels, how many classes at least) → what they should be, or nothing.
-        squashes: the activation that the loss has in itself, so that outputs must be without: ``softmax``, ``sigmoid``.
+        squashes: the activation that the loss applies itself (``softmax``, ``sigmoid``); models that end in that or in
+            another one that squashes numbers are refused.
         better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
         overall: (metric, function) for each metric over all predictions of a part; see :func:`fedloom.tasks.metric`.
     """

@@ -47,7 +47,7 @@ class Task:
         give_back: variables → the user's own model, with them in it.
         client: a client's examples by part → the client, which trains and judges by its own code (see
             :mod:`fedloom.clients`); there is then nothing to compile, and loss and metrics are never called.
-        squashes: the activation that the loss has in itself, which outputs must be without.
+        squashes: the activation that the loss applies itself; outputs must be without any that squashes numbers.
         better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
         overall: (metric, function) for each metric over all predictions of a part: (outputs, batch of all columns but
             x) → one number. It needs ``outputs``.

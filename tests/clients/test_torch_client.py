@@ -112,3 +112,25 @@ def test_without_pytorch_it_says_how_to_get_it(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"this needs torch: pip install 'fedloom\[torch\]'"):
         TorchClient(None, {})
+
+
+def test_integers_go_to_an_embedding_as_they_are_and_to_a_dense_layer_as_floats() -> None:
+    tokens, y = np.array([[3, 200], [7, 0], [1, 1]], np.int16), np.array([0, 1, 2])
+    net = nn.Sequential(nn.Embedding(201, 4), nn.Flatten(), nn.Linear(8, 3))
+    client = TorchClient(net, {"train": {"x": tokens, "y": y}})
+    wanted = nn.functional.cross_entropy(net(torch.from_numpy(tokens).long()), torch.from_numpy(y))
+    assert client.evaluate(told(client.weights()), "train")["loss"] == pytest.approx(3 * wanted.item(), rel=1e-5)
+    dense = nn.Linear(2, 3)
+    client = TorchClient(dense, {"train": {"x": tokens, "y": y}})
+    wanted = nn.functional.cross_entropy(dense(torch.from_numpy(tokens).float()), torch.from_numpy(y))
+    assert client.evaluate(told(client.weights()), "train")["loss"] == pytest.approx(3 * wanted.item(), rel=1e-5)
+
+
+def test_parts_in_eval_mode_stay_so() -> None:
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2), nn.Linear(2, 3))
+    net[1].eval()
+    x = np.array([[3, 2], [7, 0], [1, 1]], np.float32)
+    client = TorchClient(net, {"train": {"x": x, "y": np.array([0, 1, 2])}})
+    after = client.fit(told(client.weights(), batch_size=None)).weights
+    assert after["0.running_mean"].all()
+    assert not after["1.running_mean"].any()

@@ -12,7 +12,7 @@ import pytest
 from user_models import LR, close, drawn, federated, stepped
 
 import fedloom as fl
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, FedloomWarning
 from fedloom.tasks import Variables
 
 eqx = pytest.importorskip("equinox")
@@ -130,3 +130,56 @@ def test_modules_that_cannot_be_used() -> None:
     data = federated(np.ones((4, 5), np.float32), np.zeros(4, np.int32))
     with pytest.raises(ArgumentError, match=r"a shape that examples of shape \(5,\) can take, but is \(2, 2\)"):
         fl.run(data, task, fl.fedavg(fraction=1), rounds=1)
+
+
+class Words(eqx.Module):  # type: ignore[misc, name-defined]
+    """An embedding behind a parameter, of one example; it may make its tokens whole itself."""
+
+    position: Any
+    embedding: Any
+    output: Any
+    long: bool
+
+    def __call__(self, x: Any) -> Any:
+        return self.output((jax.vmap(self.embedding)(x.astype(int) if self.long else x) + self.position).mean(0))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_tokens_of_any_type_are_integers(long: bool) -> None:
+    rng = np.random.default_rng(0)
+    tokens, y = rng.integers(0, 201, (6, 5)), rng.integers(0, 3, 6).astype(np.int32)
+    module = Words(jnp.ones((5, 4)), eqx.nn.Embedding(201, 4, key=KEY), eqx.nn.Linear(4, 3, key=KEY), long)
+    task = fl.tasks.from_equinox(module)
+    assert task.outputs is not None
+    for kind in (np.uint8, np.int64):
+        x = federated(tokens.astype(kind), y).columns["x"][:6]
+        close(task.outputs(task.init(KEY), x), jax.vmap(module)(jnp.asarray(tokens)))
+
+
+def test_layers_in_inference_mode_stay_so() -> None:
+    class Two(eqx.Module):  # type: ignore[misc, name-defined]
+        frozen: Any
+        free: Any
+
+        def __call__(self, x: Any, *, key: Any) -> Any:
+            return self.frozen(x, key=key), self.free(x, key=key)
+
+    module = Two(eqx.nn.Dropout(0.5, inference=True), eqx.nn.Dropout(0.5))
+    layers = eqx.nn.Sequential([eqx.nn.Linear(4, 4, use_bias=False, key=KEY), eqx.nn.Lambda(lambda x: 0 * x + 1)])
+
+    class Whole(eqx.Module):  # type: ignore[misc, name-defined]
+        layers: Any
+        two: Any
+
+        def __call__(self, x: Any, *, key: Any) -> Any:
+            return self.two(self.layers(x), key=key)
+
+    def both(outputs: Any, batch: Any) -> Any:  # noqa: ARG001
+        return jnp.abs(outputs[0] - 1).sum(1) + 100 * jnp.abs(outputs[1] - 1).sum(1)
+
+    task = fl.tasks.from_equinox(Whole(layers, module), both)
+    batch = {"x": np.ones((6, 4), np.float32), "y": np.zeros(6, np.int32)}
+    losses, _ = task.loss(task.init(KEY), batch, KEY)
+    assert np.asarray(losses).tolist() == [400.0] * 6  # every number of the free one is 0 or 2
+    with pytest.warns(FedloomWarning, match="all layers of Two with dropout .* are in inference mode, and stay in it"):
+        fl.tasks.from_equinox(eqx.tree_at(lambda m: m.free, module, eqx.nn.Dropout(0.5, inference=True)))

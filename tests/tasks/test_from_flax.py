@@ -12,7 +12,7 @@ import pytest
 from user_models import LR, close, drawn, federated, stepped
 
 import fedloom as fl
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, FedloomWarning
 from fedloom.tasks import Variables
 from fedloom.trees import flatten
 
@@ -175,3 +175,95 @@ def test_linen_with_a_function_as_inputs_takes_its_shape_from_an_example() -> No
     task = fl.tasks.from_flax(Linen(), inputs=lambda x: x.reshape(-1, 6, 6, 1), like=np.zeros(36, np.float32))
     begun = jax.eval_shape(task.init, jax.random.key(0))
     assert begun.params["output"]["kernel"].shape == (16, 3)
+
+
+RNG = np.random.default_rng(0)
+TOKENS, LABELS = RNG.integers(0, 201, (6, 5)), RNG.integers(0, 3, 6).astype(np.int32)
+
+
+class LinenWords(linen.Module):  # type: ignore[misc, name-defined]
+    """Tokens of one vocabulary in two tables of one name."""
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        return linen.Dense(3)(linen.Embed(201, 4)(x).mean(1))
+
+
+class NnxWords(nnx.Module):  # type: ignore[misc, name-defined]
+    """A parameter of its own, and an embedding that would take any number for a token."""
+
+    def __init__(self, long: bool = False) -> None:
+        rngs = nnx.Rngs(0)
+        self.position = nnx.Param(jnp.ones((5, 4)))
+        self.embedding, self.output, self.long = nnx.Embed(201, 4, rngs=rngs), nnx.Linear(4, 3, rngs=rngs), long
+
+    def __call__(self, x: Any) -> Any:
+        h = self.embedding(x.astype(int) if self.long else x) + self.position
+        return self.output(h.mean(1))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64])
+@pytest.mark.parametrize("long", [False, True])
+def test_tokens_of_any_type_are_integers_in_nnx(kind: type, long: bool) -> None:
+    module = NnxWords(long)
+    task = fl.tasks.from_flax(module)
+    assert task.outputs is not None
+    x = federated(TOKENS.astype(kind), LABELS).columns["x"][:6]
+    close(task.outputs(task.init(jax.random.key(0)), x), module(jnp.asarray(TOKENS)))
+
+
+def test_linen_takes_tokens_and_the_shape_of_its_input_alone() -> None:
+    module = LinenWords()
+    task = fl.tasks.from_flax(module, inputs=(5,))
+    begun = task.init(jax.random.key(0))
+    wanted = module.apply({"params": begun.params}, jnp.asarray(TOKENS))
+    for kind in (np.uint8, np.int64):
+        data = federated(TOKENS.astype(kind), LABELS)
+        assert task.outputs is not None
+        close(task.outputs(begun, data.columns["x"][:6]), wanted)
+    next_one = fl.tasks.from_flax(linen.Embed(201, 201), "next_token", inputs=(5,))
+    assert next_one.init(jax.random.key(0)).params["embedding"].shape == (201, 201)
+
+
+def test_layers_of_nnx_in_eval_mode_stay_so() -> None:
+    rngs = nnx.Rngs(0)
+    frozen = nnx.BatchNorm(5, use_running_average=True, momentum=0.9, rngs=rngs)
+    norm = nnx.BatchNorm(4, momentum=0.9, rngs=rngs)
+    module = nnx.Sequential(norm, nnx.Linear(4, 5, rngs=rngs), frozen, nnx.Linear(5, 3, rngs=rngs))
+    own = nnx.clone(module)
+    batch = drawn((4,), batches=1)[0]
+    found = stepped(fl.tasks.from_flax(module), [batch])
+
+    @nnx.value_and_grad
+    def loss(model: Any) -> Any:
+        return entropy(model(batch["x"]), batch["y"]).mean()
+
+    optimizer = nnx.Optimizer(own, optax.sgd(LR), wrt=nnx.Param)
+    optimizer.update(own, loss(own)[1])
+    fl.tasks.from_flax(module).give_back(found)
+    for part in (nnx.Param, nnx.BatchStat):
+        same(nnx.to_pure_dict(nnx.state(module, part)), nnx.to_pure_dict(nnx.state(own, part)))
+    assert not np.any(module.layers[2].mean[...])
+    assert np.all(module.layers[0].mean[...])
+
+
+def test_a_module_of_nnx_that_is_in_eval_mode_as_a_whole() -> None:
+    module = Nnx()
+    module.eval()
+    with pytest.warns(
+        FedloomWarning, match=r"all layers of Nnx with dropout .* are in eval mode, and stay in it: call"
+    ):
+        fl.tasks.from_flax(module)
+
+
+def test_a_plain_number_that_nnx_would_lose_is_refused() -> None:
+    class Calls(nnx.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.calls, self.output = 0, nnx.Linear(4, 3, rngs=nnx.Rngs(0))
+
+        def __call__(self, x: Any) -> Any:
+            self.calls += 1
+            return self.output(x)
+
+    with pytest.raises(ArgumentError, match="one that assigns to calls, a plain number, when it is called"):
+        stepped(fl.tasks.from_flax(Calls()), drawn((4,), batches=1))

@@ -102,3 +102,14 @@ def test_images_in_the_shape_that_is_wanted() -> None:
     assert task.outputs is not None
     found = task.outputs(task.init(jax.random.key(0)), np.full((1, 4), 255, np.uint8))
     assert found.tolist() == [4]
+
+
+def test_tokens_of_any_type_are_integers() -> None:
+    tokens = np.array([[3, 200], [7, 0]])
+    table = jnp.arange(201.0)
+    for apply in (lambda p, x: p["t"][x], lambda p, x: p["t"][x.astype(int)]):
+        task = fl.tasks.from_function(lambda key: {"t": table}, apply, "squared_error")  # noqa: ARG005
+        assert task.outputs is not None
+        for kind in (np.uint8, np.int64):
+            x = federated(tokens.astype(kind), np.zeros((2, 2), np.float32)).columns["x"][:2]
+            assert task.outputs(task.init(jax.random.key(0)), x).tolist() == tokens.tolist()

@@ -171,3 +171,51 @@ def test_models_that_cannot_be_used(model: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(keras.backend, "backend", lambda: "tensorflow")
     with pytest.raises(ArgumentError, match=r"set KERAS_BACKEND=jax before keras is imported.*but is 'tensorflow'"):
         fl.tasks.from_keras(model)
+
+
+@pytest.mark.parametrize("first", ["embedding", "dense"])
+def test_tokens_of_any_type_are_integers(first: str) -> None:
+    layers, rng = keras.layers, np.random.default_rng(0)
+    tokens, y = rng.integers(0, 201, (6, 5)), rng.integers(0, 3, 6).astype(np.int32)
+    x = keras.Input((5,), dtype="int32" if first == "embedding" else "float32")
+    h = layers.Embedding(201, 4)(x) if first == "embedding" else layers.Embedding(201, 4)(layers.Identity()(x))
+    model = keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling1D()(h)))
+    task = fl.tasks.from_keras(model)
+    assert task.outputs is not None
+    for kind in (np.uint8, np.int64):
+        close(
+            task.outputs(task.init(jax.random.key(0)), federated(tokens.astype(kind), y).columns["x"][:6]),
+            model(tokens),
+        )
+
+
+def test_fractions_are_not_rounded_to_tokens() -> None:
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Embedding(7, 4, name="e"), keras.layers.Flatten(),
+                              keras.layers.Dense(3)])  # fmt: skip
+    data = federated(np.full((4, 5), 0.5, np.float32), np.zeros(4, np.int32))
+    with pytest.raises(ArgumentError, match=r"x must be integers, which the first layer of sequential.* takes for"):
+        fl.run(data, fl.tasks.from_keras(model), fl.fedavg(fraction=1), rounds=1, evaluate=["train"])
+
+
+def test_pixels_are_not_scaled_twice() -> None:
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((4, 4)), layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(3)])
+    data = federated(np.full((4, 4, 4), 200, np.uint8), np.zeros(4, np.int32))
+    with pytest.raises(ArgumentError, match="without its Rescaling layer, for images are 0 to 1 already"):
+        fl.run(data, fl.tasks.from_keras(model), fl.fedavg(fraction=1), rounds=1, evaluate=["train"])
+    raw = fl.tasks.from_keras(model, inputs=lambda x: x)
+    assert raw.outputs is not None
+    close(raw.outputs(raw.init(jax.random.key(0)), data.columns["x"]), model(data.columns["x"]))
+
+
+def test_frozen_layers_stay_as_they_are() -> None:
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(momentum=0.9), layers.Dense(5),
+                              layers.BatchNormalization(momentum=0.9, trainable=False), layers.Dense(3)])  # fmt: skip
+    batch = drawn((4,), batches=1)[0]
+    wanted = copied(model)
+    wanted.train_on_batch(batch["x"], batch["y"])
+    task = fl.tasks.from_keras(model)
+    same(task.give_back(stepped(task, [batch])), wanted)
+    assert not np.any(np.asarray(model.layers[2].moving_mean))
+    assert np.all(np.asarray(model.layers[0].moving_mean))
