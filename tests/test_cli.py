@@ -154,7 +154,7 @@ def test_list_names_everything() -> None:
     [
         (
             ["run", "--model", "vgg"],
-            "model must be one of 2nn, cifar-cnn, cnn, cnn-bn, cnn-plain, logistic, lstm, lstm-plain, but is 'vgg'",
+            "model must be one of 2nn, cifar-cnn, cnn, cnn-bn, cnn-plain, linear, logistic, lstm, lstm-plain, but is",
         ),
         (["run", "--fraction", "1.5"], "fraction must be between 0 and 1, but is 1.5"),
         (["run", "--batch-size", "0"], "batch_size must be at least 1"),

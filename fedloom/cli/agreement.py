@@ -11,6 +11,7 @@ import numpy as np
 from fedloom.cli.shared import FIELDS
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
+from fedloom.data.target import mean_and_deviation, predicts_numbers
 from fedloom.errors import ArgumentError, require
 from fedloom.federation.agreement import described
 from fedloom.runs.experiment import Experiment
@@ -59,7 +60,8 @@ def judging(experiment: Experiment, data: FederatedData) -> FederatedData:
     n, nobody = len(data.columns["y"]), {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}
     columns = {name: np.concatenate([a, a[:1]]) for name, a in data.columns.items()}  # a client has to have an example
     index, central = np.array([n], data.index.dtype), {"test": np.sort(data.index)}
-    return dataclasses.replace(data, columns=columns, index=index, clients=nobody, central=central)
+    scale = mean_and_deviation(columns["y"][:n]) if predicts_numbers(data) else None
+    return dataclasses.replace(data, columns=columns, index=index, clients=nobody, central=central, target_scale=scale)
 
 
 def mine(data: FederatedData, part: int | None) -> FederatedData:
@@ -74,6 +76,8 @@ def blank(experiment: Experiment, shape: str | None, classes: str | None) -> Fed
     """What a server without data knows of it: the shape of an example, and the classes."""
     if shape is None or classes is None:
         raise ArgumentError("shape and classes", "given together, for a server without data", (shape, classes))
+    need = "auto or classification for a server without data, which does not know the scale of numbers"
+    require(experiment.task != "regression", "task", need, experiment.task)
     sizes = tuple(int(n) for n in shape.split(",") if n.strip().isdigit())
     require(len(sizes) > 0, "shape", "whole numbers between commas: 28,28", shape)
     names = [] if classes.isdigit() else [name.strip() for name in classes.split(",")]

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedloom.cli.read_as import as_json, tables
 from fedloom.cli.shared import (
     DATA_GROUPS,
     DataFolder,
@@ -104,12 +105,13 @@ def get_command(
                 console.print(f"{path}", soft_wrap=True)
 
 
-def show(data: FederatedData, about: Description, figure: Path | None, quiet: bool, as_json: bool) -> None:
+def show(data: FederatedData, about: Description, figure: Path | None, quiet: bool, json_: bool) -> None:
     """A description on the terminal, and its picture in a file."""
     if figure is not None:
         picture(about, figure)
     drawn = [f"Figure: {figure}"] if figure is not None else []
-    tell(quiet, as_json, about.summary(), table(about), *([Text(data.note)] if data.note else []), *drawn)
+    notes = [Text(data.note)] if data.note else []
+    tell(quiet, json_, about.summary() | as_json(data), table(about), *tables(data.read_as), *notes, *drawn)
 
 
 def table(about: Description) -> Table:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fedloom.algorithms import Method
+from fedloom.cli.read_as import as_json, tables
 from fedloom.cli.shared import (
     FIELDS,
     DataFolder,
@@ -128,13 +129,14 @@ def gone(experiment: Experiment, data: FederatedData, folder: Path, manner: Mann
     against += ["clock"] if experiment.compute is not None else []
     plot([(r.label, r.history) for r in runs], against=against, target=experiment.target, file=folder / FIGURE)
     result = report.as_json(runs[0]) | ({"central": report.as_json(runs[1])} if len(runs) > 1 else {})
-    tables = [report.summary(run) for run in runs]
+    result |= as_json(data)
+    shown = [report.summary(run) for run in runs]
     rates = experiment.decay, alike.decay if len(runs) > 1 else 1.0
     compared = [report.beside(runs[0], runs[1], passes, rates)] if len(runs) > 1 else []
     files = f"Figure: {folder / FIGURE}   Clients: {folder / CLIENTS}" + users_drawn(
         runs[0], folder, along(experiment.build_algorithm(), len(data))
     )
-    tell(manner.quiet, manner.json, result, *tables, *compared, files)
+    tell(manner.quiet, manner.json, result, *shown, *compared, files)
     for run in runs:
         if run.diverged:
             raise FedloomError(run.stopped)
@@ -183,6 +185,8 @@ def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequ
     except OSError as error:
         raise FedloomError(f"the folder {folder} cannot be made ({error.strerror})") from error
     picture(data, folder / CLIENTS)
+    for table in tables(data.read_as) if manner.shows else ():
+        errors.print(table)
     if manner.shows:
         line = "; ".join(text for text in (data.inputs, data.note) if text)
         errors.print(f"{data.name}: {line}", style="dim", soft_wrap=True, highlight=False)

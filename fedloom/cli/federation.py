@@ -232,7 +232,7 @@ def client_command(
             from fedloom.federation.agreement import aligned
             from fedloom.federation.joining import Way, join
             from fedloom.federation.trainer import LocalTrainer
-        trainer = LocalTrainer(data, lambda said: built(said, data), aligned)
+        trainer = LocalTrainer(data, lambda said: built(said, aligned(said, data)), aligned)
         way = Way(
             server, out / (name or (keys.name if keys else "")), keys, name, willing(ready), give_up, compress,
             narrated(quiet, server=False),

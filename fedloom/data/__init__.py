@@ -5,6 +5,7 @@ from fedloom.data.dataset import Dataset
 from fedloom.data.description import Description, describe
 from fedloom.data.federated import FederatedData, Ranges
 from fedloom.data.picture import picture
+from fedloom.data.read_as import ReadAs
 from fedloom.data.sources.arrays import from_arrays, hdf5, npz
 from fedloom.data.sources.cifar10 import cifar10
 from fedloom.data.sources.csv import csv
@@ -23,6 +24,7 @@ __all__ = [
     "Description",
     "FederatedData",
     "Ranges",
+    "ReadAs",
     "cifar10",
     "csv",
     "describe",

@@ -31,7 +31,10 @@ def labels(values: Any, name: str) -> np.ndarray:
     wrong = ~(np.isfinite(array) & (array >= 0) & (array < 2**31) & (array == np.floor(array)))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(f"{name} must hold class numbers, whole and from 0, but row {row} is {array[row]}")
+        raise DataError(
+            f"{name} must hold class numbers, whole and from 0, but row {row} is {array[row]}: number classes from 0, "
+            "or predict numbers (--task regression, numbers=True)"
+        )
     return array.astype(np.int32)
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.data.features import Features
+from fedloom.data.features import Features, without_unseen
 from fedloom.data.federated import FederatedData, check_columns, check_rows, told
 from fedloom.data.held import Held, held
 from fedloom.data.inputs import stored
 from fedloom.data.partition.partition import Columns, Deal, Examples, Partition, counted
 from fedloom.data.precision import warn_of_rounding
+from fedloom.data.read_as import ReadAs
 from fedloom.data.split.split import JUDGED, TRAIN, Split
 from fedloom.errors import ArgumentError, DataError, whole
 
@@ -41,9 +42,11 @@ class Dataset:
         standardise: which features (along the last axis of ``x``) are shifted and scaled by the mean and deviation of
             the training examples, their missing values (NaN) filled with the mean; ``None``: none.
         features: what those features are called, where they are columns of a table.
+        feature_columns: the column that each of them is made of.
         note: what a reader would want to know of how it was read.
         images: whether ``x`` is images, which models see as 0 to 1; other integers are used as they are. ``None``: see
             :func:`fedloom.data.inputs.stored`, which also says in which type ``x`` is kept.
+        read_as: how each column of a table was read.
 
     >>> columns = {"x": np.arange(6.0), "y": np.array([0, 0, 0, 1, 1, 1])}
     >>> data = Dataset("toy", columns, classes=2, train=np.arange(6))
@@ -62,8 +65,10 @@ class Dataset:
     class_names: Sequence[str] = ()
     standardise: Bool[np.ndarray, " features"] | None = None
     features: Sequence[str] = ()
+    feature_columns: Sequence[str] = ()
     note: str = ""
     images: bool | None = None
+    read_as: tuple[ReadAs, ...] = ()
 
     def __post_init__(self) -> None:
         check_columns(self.name, self.columns, self.classes)
@@ -139,7 +144,11 @@ class Dataset:
         """These examples, held so: standardised by what is trained on, and skewed as a partition says."""
         columns, features = self.columns, None
         if self.standardise is not None:
-            columns, features = self.standardised(having.clients["train"].rows(having.index))
+            train = having.clients["train"].rows(having.index)
+            columns, features = self.standardised(train)
+            columns = without_unseen(
+                self.name, columns, features, train, is_shared=len(having.clients["train"].size) > 1
+            )
         if scheme is not None and scheme.change:
             columns = scheme.change(columns, having.owners(len(columns["y"])), np.random.default_rng([seed, 0xFEA7]))
         return FederatedData(
@@ -155,6 +164,7 @@ class Dataset:
             skew=scheme.skew if scheme else "",
             features=features,
             images=bool(self.images),
+            read_as=self.read_as,
         )
 
     def standardised(self, train: Int[np.ndarray, " train"]) -> tuple[Columns, Features]:
@@ -181,7 +191,8 @@ class Dataset:
             rows = x[start : start + step]
             scaled[start : start + step] = np.where(np.isnan(rows), 0, (rows - mean) / scale)
         names = self.features or [f"feature {i}" for i in range(len(self.standardise))]
-        return {**self.columns, "x": scaled}, Features(names, self.standardise, mean, scale)
+        sources = self.feature_columns or names
+        return {**self.columns, "x": scaled}, Features(names, self.standardise, mean, scale, sources)
 
     def _examples(self) -> Examples:
         y, users = self.columns["y"], self.users

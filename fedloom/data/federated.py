@@ -12,6 +12,7 @@ import numpy as np
 from fedloom.data.features import Features
 from fedloom.data.inputs import described, stored
 from fedloom.data.order import gather
+from fedloom.data.read_as import ReadAs
 from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError, UnknownName, whole
 
@@ -61,6 +62,9 @@ class FederatedData:
         skew: what was done to clients' inputs, where something was.
         features: what the columns of a table are called, and were shifted and scaled by.
         images: whether ``x`` is images; ``None``: see :func:`fedloom.data.inputs.stored`.
+        read_as: how each column of a table was read.
+        target_scale: the mean and the deviation of the numbers to be predicted, if another's (a server's) are used
+            instead of those of the training examples.
 
     >>> columns = {"x": np.zeros((4, 2), np.uint8), "y": np.array([0, 1, 1, 0])}
     >>> data = FederatedData("toy", columns, 2, np.arange(4), {"train": Ranges(np.array([0, 1]), np.array([1, 3]))}, {})
@@ -80,6 +84,8 @@ class FederatedData:
     skew: str = ""
     features: Features | None = None
     images: bool | None = None
+    read_as: tuple[ReadAs, ...] = ()
+    target_scale: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_columns(self.name, self.columns, self.classes)

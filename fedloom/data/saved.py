@@ -78,7 +78,8 @@ def load(file: str | Path, dataset: Dataset, skew: Partition | None = None, seed
 
 def _identity(y: np.ndarray) -> dict[str, int]:
     """What the data must share with the data it was saved for."""
-    return {"examples": len(y), "checksum of labels": zlib.crc32(np.ascontiguousarray(y, np.int32).tobytes())}
+    kind = np.float32 if y.dtype.kind == "f" else np.int32
+    return {"examples": len(y), "checksum of labels": zlib.crc32(np.ascontiguousarray(y, kind).tobytes())}
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -10,17 +10,20 @@ import numpy as np
 
 from fedloom.data import FederatedData
 from fedloom.data.features import of_json
+from fedloom.data.target import predicts_numbers, target_scale
 from fedloom.errors import DataError, require, warn
 
 
 def described(data: FederatedData) -> dict[str, Any]:
     """What participants are told of a server's data: its classes and, of a table, its columns and their scale."""
     features = {"features": data.features.to_json()} if data.features else {}
-    return {"classes": data.classes, "class_names": list(data.class_names), **features}
+    scale = {"target_scale": list(target_scale(data))} if predicts_numbers(data) else {}
+    return {"classes": data.classes, "class_names": list(data.class_names), **features, **scale}
 
 
 def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
     """A participant's data with its classes numbered, and a table's columns ordered and scaled, as the server does."""
+    data = _scaled(said, data)
     if "classes" in said:
         data = renamed(data, said.get("class_names", []), int(said["classes"]))
     if not data.features:
@@ -32,6 +35,19 @@ def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
     theirs = of_json(said["features"])
     x = data.features.moved(data.columns["x"], theirs, data.name)
     return dataclasses.replace(data, columns={**data.columns, "x": x}, features=theirs)
+
+
+def _scaled(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
+    """Return a participant's data with the scale of the numbers to be predicted that the server uses."""
+    scale = said.get("target_scale")
+    if "classes" in said and predicts_numbers(data) != (scale is not None):
+        theirs, option = ("numbers", "regression") if scale is not None else ("classes", "classification")
+        raise DataError(f"the server predicts {theirs}, but {data.name} has other labels: say --task {option}")
+    if scale is None:
+        return data
+    good = len(scale) == 2 and bool(np.isfinite(scale).all()) and scale[1] > 0
+    require(good, "the server's target_scale", "a mean and a deviation above 0", str(scale)[:200])
+    return dataclasses.replace(data, target_scale=(float(scale[0]), float(scale[1])))
 
 
 def renamed(data: FederatedData, names: Sequence[str], classes: int) -> FederatedData:

@@ -14,8 +14,9 @@ from fedloom.combine import Combiner, Weighting, by_accuracy, by_loss, by_size, 
 from fedloom.data import Dataset, FederatedData, cifar10, emnist, fashion_mnist, mnist, mnist_writers, shakespeare
 from fedloom.data.inputs import white
 from fedloom.data.sources.emnist import SPLITS as EMNIST
+from fedloom.data.target import predicts_numbers, target_scale
 from fedloom.errors import DataError, require
-from fedloom.tasks import Task, char_lstm, cifar_cnn, cnn, logistic, two_nn
+from fedloom.tasks import Task, char_lstm, cifar_cnn, cnn, linear, logistic, two_nn, two_nn_regression
 
 DATA: dict[str, Callable[[Path | None], Dataset]] = {
     "mnist": lambda folder: mnist(),  # noqa: ARG005
@@ -34,10 +35,30 @@ def _features(data: FederatedData) -> int:
 def _judged_once(model: str, data: FederatedData) -> FederatedData:
     if data.columns["y"].ndim != 1:
         raise DataError(f"the model {model} tells one class an example, but {data.name} has one a character: use lstm")
+    if predicts_numbers(data):
+        need = "so use 2nn or linear"
+        raise DataError(f"the model {model} tells classes apart, but {data.name} has numbers to be predicted, {need}")
     return data
 
 
+def _scale_of_one(model: str, data: FederatedData) -> tuple[float, float]:
+    if data.columns["y"].ndim != 1:
+        raise DataError(f"the model {model} predicts one number for an example, but {data.name} has several")
+    return target_scale(data)
+
+
+def _linear(data: FederatedData) -> Task:
+    if not predicts_numbers(data):
+        raise DataError(
+            f"the model linear predicts numbers, but {data.name} has classes: use logistic, or --task regression"
+        )
+    return linear(_features(data), *_scale_of_one("linear", data))
+
+
 def _two_nn(data: FederatedData) -> Task:
+    if predicts_numbers(data):
+        mean, scale = _scale_of_one("2nn", data)
+        return two_nn_regression(_features(data), mean=mean, scale=scale)
     return two_nn(_features(_judged_once("2nn", data)), classes=data.classes)
 
 
@@ -79,6 +100,7 @@ MODELS: dict[str, Callable[[FederatedData], Task]] = {
     "cnn-bn": partial(_cnn, normalised=True),
     "cnn-plain": partial(_cnn, plain=True),
     "cifar-cnn": _cifar_cnn,
+    "linear": _linear,
     "logistic": _logistic,
     "lstm": _lstm,
     "lstm-plain": partial(_lstm, plain=True),
@@ -152,11 +174,12 @@ LISTING: dict[str, dict[str, str]] = {
         "shuffled": "the data as a whole is cut, shuffled",
     },
     "model": {
-        "2nn": "two hidden layers of 200 ReLU units; 199,210 parameters on MNIST",
+        "2nn": "two hidden layers of 200 ReLU units; 199,210 parameters on MNIST; also with --task regression",
         "cnn": "two 5×5 convolutions, pooling, 512 ReLU units; 1,663,370 parameters on MNIST",
         "cnn-bn": "the same with batch normalisation after each convolution",
         "cnn-plain": "cnn, with weights drawn as in TensorFlow's MNIST tutorial of 2016",
         "cifar-cnn": "TensorFlow's CIFAR-10 tutorial of 2016, with its crops, flips, brightness, contrast; 1,068,298",
+        "linear": "linear regression, with --task regression",
         "logistic": "multinomial logistic regression; 7,850 parameters on MNIST",
         "lstm": "two LSTM layers of 256 units that predict the next character",
         "lstm-plain": "lstm, with weights drawn as libraries usually do, which learns more slowly",

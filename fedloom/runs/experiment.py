@@ -40,12 +40,22 @@ class Experiment:
     """
 
     data: str = about("a data set's name, or a file or folder", "mnist", group="Data")
-    label: str | None = about("the column of a CSV that holds the class", None, group="Data")
+    label: str | None = about("the column of a CSV that is predicted", None, group="Data")
+    task: str = about("labels are classes or numbers: auto, classification or regression", "auto", group="Data")
     user: str | None = about("the column of a CSV that says whose a row is", None, group="Data")
     drop: str | None = about("columns of a CSV that are no features, comma-separated", None, group="Data")
     categorical: str | None = about("columns of a CSV that hold texts, comma-separated", None, group="Data")
+    numeric: str | None = about(
+        "columns of a CSV that hold numbers although they look like identifiers, comma-separated", None, group="Data"
+    )
+    dates: str = about(
+        "dates in a CSV: auto, none or columns, comma-separated; also day-first or month-first", "auto", group="Data"
+    )
+    case: str = about("texts of a CSV that differ in capitals only are the same or different", "ask", group="Data")
+    unlabelled: str = about("rows of a CSV without a label are an error, or skip them", "error", group="Data")
     delimiter: str | None = about("what stands between the cells of a CSV", None, missing="auto", group="Data")
     decimal: str = about("what stands before decimals in a CSV: . or ,", ".", group="Data")
+    thousands: str | None = about("what stands between groups of three digits in a CSV", None, group="Data")
     window: int | None = about("consecutive rows of a CSV that are one example", None, group="Data")
     step: int | None = about("rows from one window to the next", None, missing="window", group="Data")
     image_size: int = about("images are cropped and scaled to this many pixels square", 32, group="Data")
@@ -153,6 +163,9 @@ class Experiment:
             ("colours", "rgb grey"),
             ("images", "auto yes no"),
             ("unreadable", "error skip"),
+            ("task", "auto classification regression"),
+            ("case", "ask same different"),
+            ("unlabelled", "error skip"),
             ("pool", "no yes"),
             ("users", "no yes"),
             ("engine", "compiled ray"),

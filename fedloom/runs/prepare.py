@@ -18,9 +18,12 @@ from fedloom.settings import data_folder
 from fedloom.trees import listed
 
 PARTITION = ".safetensors"
-TABLE = ("label", "user", "drop", "categorical", "delimiter", "decimal", "window", "step")
+TABLE = (
+    "label", "user", "task", "drop", "categorical", "numeric", "dates", "case", "unlabelled", "delimiter", "decimal",
+    "thousands", "window", "step",
+)  # fmt: skip
 IMAGES = ("image_size", "colours", "unreadable")
-ARRAYS = ("images",)
+ARRAYS = ("images", "task")
 OPTIONS = {
     "data": TABLE + IMAGES + ARRAYS,
     "partition": ("clients", "most", "shards", "alpha", "sigma", "exponent", "labels_each", "affinity"),
@@ -142,9 +145,12 @@ def _skewed(e: Experiment, scheme: Partition) -> Partition:
 
 def _table(e: Experiment, path: Path) -> Dataset:
     if e.label is None:
-        raise ArgumentError("label", f"the column of {path.name} that holds the class", None)
-    return csv(path, e.label, e.user, drop=listed(e.drop), categorical=listed(e.categorical), delimiter=e.delimiter,
-               decimal=e.decimal, window=e.window, step=e.step)  # fmt: skip
+        raise ArgumentError("label", f"the column of {path.name} that is predicted", None)
+    return csv(
+        path, e.label, e.user, drop=listed(e.drop), categorical=listed(e.categorical), numeric=listed(e.numeric),
+        dates=listed(e.dates), task=e.task, case=e.case, unlabelled=e.unlabelled, delimiter=e.delimiter,
+        decimal=e.decimal, thousands=e.thousands, window=e.window, step=e.step,
+    )  # fmt: skip
 
 
 def _folder(e: Experiment, path: Path) -> Dataset:
@@ -156,8 +162,8 @@ def _folder(e: Experiment, path: Path) -> Dataset:
 
 READERS: tuple[tuple[tuple[str, ...], tuple[str, ...], Callable[[Experiment, Path], Dataset]], ...] = (
     ((".csv", ".tsv", ".txt", ".data"), TABLE, _table),
-    ((".npz",), ARRAYS, lambda e, path: npz(path, images=DECLARED[e.images])),
-    ((".h5", ".hdf5"), ARRAYS, lambda e, path: hdf5(path, images=DECLARED[e.images])),
+    ((".npz",), ARRAYS, lambda e, path: npz(path, images=DECLARED[e.images], numbers=e.task == "regression")),
+    ((".h5", ".hdf5"), ARRAYS, lambda e, path: hdf5(path, images=DECLARED[e.images], numbers=e.task == "regression")),
     ((".json",), (), lambda e, path: leaf(path)),  # noqa: ARG005
     (("", ".tar", ".tgz", ".zip"), IMAGES, _folder),
 )

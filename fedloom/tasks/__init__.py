@@ -13,6 +13,7 @@ from fedloom.tasks.logistic import logistic
 from fedloom.tasks.metric import Metric, metric
 from fedloom.tasks.mixed import mixed
 from fedloom.tasks.objective import Objective, objective
+from fedloom.tasks.regression import linear, two_nn_regression
 from fedloom.tasks.rescaled import rescaled
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.tasks.two_nn import two_nn
@@ -32,10 +33,12 @@ __all__ = [
     "from_function",
     "from_keras",
     "from_torch",
+    "linear",
     "logistic",
     "metric",
     "mixed",
     "objective",
     "rescaled",
     "two_nn",
+    "two_nn_regression",
 ]

@@ -48,7 +48,7 @@ def test_one_participant_s_part() -> None:
 
 def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
     file = tmp_path / "clinic.csv"
-    file.write_text("age,outcome\n" + "".join(f"{20 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
+    file.write_text("age,outcome\n" + "".join(f"{20.5 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
     own = owned(Experiment(data=str(file), label="outcome"), None)
     assert {name: ranges.size.tolist() for name, ranges in federated(own).clients.items()} == {
         "train": [36], "validation": [12], "test": [12],
@@ -62,7 +62,7 @@ def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
 
 def test_a_server_judges_on_all_of_its_table(tmp_path: Path) -> None:
     file = tmp_path / "judged.csv"
-    file.write_text("age,outcome\n" + "".join(f"{20 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
+    file.write_text("age,outcome\n" + "".join(f"{20.5 + i},{'ill' if i > 30 else 'well'}\n" for i in range(60)))
     asked = Experiment(data=str(file), label="outcome")
     found = judging(asked, federated(undealt(asked)))
     assert sorted(found.examples("test")) == list(range(60))

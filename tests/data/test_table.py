@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from fedloom.data.table import Table, Texts, windows
+from fedloom.data.read_as import ReadAs
+from fedloom.data.table import Table
+from fedloom.data.texts import Texts
 from fedloom.errors import ArgumentError, DataError, UnknownName
 
 
@@ -43,7 +45,7 @@ def test_unknown_columns_list_those_there_are() -> None:
 
 
 def test_what_is_no_label() -> None:
-    n = np.arange(30.0)
+    n = np.arange(30.0) / 4
     with pytest.raises(DataError, match="column n of toy is no label: 30 different values in 30 rows"):
         Table("toy", {"n": n, "m": n}).dataset("n")
     assert Table("toy", {"n": n, "one": texts(*"a" * 30)}).dataset("one").class_names == ["a"]  # all that one knows
@@ -51,40 +53,19 @@ def test_what_is_no_label() -> None:
         Table("toy", {"n": n, "one": texts(*"ab" * 15)}).dataset("one", "one")
 
 
-def test_the_note_says_what_the_features_are() -> None:
-    columns = {"n": np.zeros(4), "colour": texts("red", "blue", "red", ""), "class": texts(*"abab")}
-    assert Table("toy", columns).dataset("class").note == "1 column of numbers, 1 of texts: colour (2 texts)"
+def test_it_says_how_each_column_is_read() -> None:
+    columns = {"n": np.array([0.0, np.nan]), "colour": texts("red", "blue"), "class": texts("a", "b")}
+    sources = {"n": ("%", "0%"), "no": ("dropped", "1"), "colour": ("", "red"), "class": ("", "a")}
+    assert Table("toy", columns, sources=sources).dataset("class").read_as == (
+        ReadAs("n", "number (%)", "0%", missing=1),
+        ReadAs("no", "dropped", "1"),
+        ReadAs("colour", "category, 2 texts", "red"),
+        ReadAs("class", "label, 2 classes", "a"),
+    )
 
 
 def test_too_many_texts() -> None:
-    table = Table("toy", {"id": texts(*(f"t{i}" for i in range(1001))), "class": texts(*["a", "b"] * 500, "a")})
-    with pytest.raises(DataError, match="column id of toy has 1,001 different texts"):
+    table = Table("toy", {"code": texts(*(f"t{i}" for i in range(1001))), "class": texts(*["a", "b"] * 500, "a")},
+                  categorical=frozenset(["code"]))  # fmt: skip
+    with pytest.raises(DataError, match="column code of toy has 1,001 different texts, more than 1,000: --drop code"):
         table.dataset("class")
-
-
-def test_windows_never_mix_users_or_labels() -> None:
-    users, labels = np.repeat([0, 1, 0], [5, 4, 3]), np.array([0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1])
-    x, y, whose, note = windows(np.arange(12.0)[:, None], labels, users, window=2, step=2)
-    assert whose is not None
-    # user 0 has rows 0-4 and 9-11: classes 0,0,0 then 1,1,1,1,1; user 1 rows 5-8, class 0
-    assert x[..., 0].tolist() == [[0, 1], [3, 4], [9, 10], [5, 6], [7, 8]]
-    assert y.tolist() == [0, 1, 1, 0, 0]
-    assert whose.tolist() == [0, 0, 0, 1, 1]
-    assert note == "5 windows of 2 rows; 2 of 12 rows in none"
-
-
-@pytest.mark.parametrize(
-    ("step", "starts", "unused"), [(1, [0, 1, 2, 3], 0), (2, [0, 2], 1), (4, [0], 3), (3, [0, 3], 0)]
-)
-def test_steps(step: int, starts: list[int], unused: int) -> None:
-    x, _, _, note = windows(np.arange(6.0)[:, None], np.zeros(6, int), None, window=3, step=step)
-    assert x[:, 0, 0].tolist() == starts
-    assert f"{unused} of 6 rows in none" in note
-    assert ("windows overlap" in note) == (step < 3)
-
-
-def test_windows_that_are_too_long() -> None:
-    with pytest.raises(DataError, match="no user has 9 rows of one class in a row: the most is 4"):
-        windows(np.zeros((7, 1)), np.array([0, 0, 0, 0, 1, 1, 1]), None, 9, 9)
-    with pytest.raises(ArgumentError, match="window must be at least 1, but is 0"):
-        windows(np.zeros((7, 1)), np.zeros(7, int), None, 0, 1)

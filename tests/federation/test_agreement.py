@@ -50,7 +50,7 @@ def test_columns_are_the_servers(tmp_path: Path) -> None:
     for less in ({"classes": 2}, {}):
         with pytest.warns(UserWarning, match="the server has no table of its own"):
             assert aligned(less, own).columns["x"].tolist() == own.columns["x"].tolist()
-    with pytest.raises(DataError, match="must have the server's columns, which are without: weight"):
+    with pytest.raises(DataError, match="other/iid lacks the column `ward`, which the server requires"):
         aligned(described(judged), clinic("other.csv", "age,weight,y\n1,2,0\n3,4,1\n"))
 
 

@@ -16,7 +16,9 @@ from fedloom.trees import flatten
 
 def clinic(file: Path, columns: str, ages: range) -> FederatedData:
     """Whoever is older than 50 is ill; patients' heights say nothing."""
-    lines = [{"age": age, "height": 150 + 7 * age % 40, "outcome": "ill" if age > 50 else "well"} for age in ages]
+    lines = [
+        {"age": age + 0.5, "height": 150.5 + 7 * age % 40, "outcome": "ill" if age > 50 else "well"} for age in ages
+    ]
     rows = [",".join(str(line[name]) for name in columns.split(",")) for line in lines]
     file.write_text("\n".join([columns, *rows]) + "\n")
     return federated(Experiment(data=str(file), label="outcome", partition="iid", clients=1, inputs="unit"))

@@ -14,7 +14,7 @@ from fedloom.errors import ArgumentError, DataError, UnknownName
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import SCHEMES, SPLITS, federated, read
 
-ROWS = "who,v,class\n" + "".join(f"u{i % 4},{i},c{i % 3}\n" for i in range(60))
+ROWS = "who,v,class\n" + "".join(f"u{i % 4},{i / 4},c{i % 3}\n" for i in range(60))
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_passes_over_the_data(generated: Any) -> None:
 @pytest.mark.parametrize(
     ("experiment", "error", "message"),
     [
-        ({"data": "people.csv"}, ArgumentError, "label must be the column of people.csv that holds the class"),
+        ({"data": "people.csv"}, ArgumentError, "label must be the column of people.csv that is predicted"),
         ({"data": "people.csv", "label": "what"}, UnknownName, "must be one of class, v, who, but is 'what'"),
         ({"data": "song.mp3"}, DataError, "song.mp3 is neither here nor in the data folder"),
         ({"data": "note.pdf"}, ArgumentError, r"data must be a folder or a file that ends in .csv"),

@@ -29,6 +29,7 @@ def npz(
     folder: str | Path | None = None,
     *,
     images: bool | None = None,
+    numbers: bool = False,
 ) -> Dataset:
     """The examples in a NumPy ``.npz`` file: see :func:`from_arrays` for what it may hold.
 
@@ -37,13 +38,14 @@ def npz(
         x, y, user: the names of its arrays.
         folder: the data folder.
         images: whether x is images; see :func:`from_arrays`.
+        numbers: whether labels are numbers to be predicted.
     """
     where = find(path, folder)
     with _blaming(where), where.open("rb") as raw:
         file = np.load(raw, allow_pickle=False)
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise DataError("it holds a single array: save x and y together, with np.savez")
-        return from_arrays(where.stem, file, x, y, user, images=images)
+        return from_arrays(where.stem, file, x, y, user, numbers=numbers, images=images)
 
 
 def hdf5(
@@ -54,6 +56,7 @@ def hdf5(
     folder: str | Path | None = None,
     *,
     images: bool | None = None,
+    numbers: bool = False,
 ) -> Dataset:
     """The examples in an HDF5 file: see :func:`from_arrays` for what it may hold.
 
@@ -62,6 +65,7 @@ def hdf5(
         x, y, user: the paths of its data sets, such as ``train/images``, or with dots, ``train.images``.
         folder: the data folder.
         images: whether x is images; see :func:`from_arrays`.
+        numbers: whether labels are numbers to be predicted.
     """
     try:
         import h5py
@@ -80,7 +84,8 @@ def hdf5(
 
     with _blaming(where), h5py.File(where, "r") as file:
         file.visititems(collect)
-        return from_arrays(where.stem, found, named(x), named(y), named(user) if user else None, images=images)
+        owner = named(user) if user else None
+        return from_arrays(where.stem, found, named(x), named(y), owner, numbers=numbers, images=images)
 
 
 def from_arrays(

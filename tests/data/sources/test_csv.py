@@ -10,8 +10,8 @@ import pytest
 import fedloom.data.sources.csv as module
 from fedloom.data import csv
 from fedloom.data.partition import natural
-from fedloom.data.split import stratified
-from fedloom.errors import ArgumentError, DataError, UnknownName
+from fedloom.data.split import stratified, temporal
+from fedloom.errors import ArgumentError, DataError, FedloomWarning, UnknownName
 
 TEXT = """who,height,colour,class
 ann,1.5,red,yes
@@ -46,11 +46,11 @@ def test_columns_of_all_kinds(write: Write, name: str, delimiter: str) -> None:
 
 
 def test_blocks_join(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write("a,y\n" + "".join(f"{i},{'xyz'[i % 3]}\n" for i in range(100)))
+    path = write("a,y\n" + "".join(f"{i / 4},{'xyz'[i % 3]}\n" for i in range(100)))
     whole = csv(path, "y")
     monkeypatch.setattr(module, "BLOCK", 7)
     blocks = csv(path, "y")
-    assert whole.columns["x"].ravel().tolist() == list(range(100))
+    assert whole.columns["x"].ravel().tolist() == [i / 4 for i in range(100)]
     assert all((whole.columns[c] == blocks.columns[c]).all() for c in "xy")
 
 
@@ -145,6 +145,17 @@ def test_wisdm(data_folder: Path) -> None:
     assert sum(len(federated.examples(part)) for part in federated.splits) == 5418
 
 
+def test_wisdm_numbers_its_rows(data_folder: Path) -> None:
+    with pytest.raises(DataError, match=r"column UNIQUE_ID of .* say --drop UNIQUE_ID"):
+        csv("har-wisdm/WISDM_ar_v1.1_transformed.csv.gz", "class", "user", folder=data_folder)
+
+
+def test_measurements_of_patients_are_no_identifiers(data_folder: Path) -> None:
+    data = csv("tcga-brca/brca.csv", "event", "region", drop=["fold", "days"], folder=data_folder)
+    assert len(data.features) == 39
+    assert data.class_names == ["0", "1"]
+
+
 def test_hapt_windows(data_folder: Path) -> None:
     data = csv("har-hapt/hapt_labelled.csv.gz", "activity", "user", drop=["experiment"], window=128, folder=data_folder)
     assert data.columns["x"].shape == (5814, 128, 6)
@@ -176,6 +187,152 @@ def test_one_name_is_a_list_of_one(write: Write) -> None:
 
 def test_missing_numbers_are_told_of_and_a_column_of_none_is_refused(write: Write) -> None:
     data = csv(write("a,b,c,y\n1,,3,x\n?,nan,4,z\n2,5,6,x\n"), label="y")
-    assert data.note == "3 columns of numbers; 3 missing cells, in a, b, filled with the mean"
+    assert data.note == "3 missing cells, in a, b, filled with the mean"
     with pytest.raises(DataError, match=r"column b of .* has no number at all: drop it"):
         csv(write("a,b,y\n1,,x\n2,?,z\n"), label="y")
+
+
+def numbered(row: str, rows: int = 40) -> str:
+    return "".join(row.format(i=i, half=i / 2, y="ab"[i % 2]) + "\n" for i in range(rows))
+
+
+def test_a_nameless_column_that_numbers_the_rows_is_left_out(write: Write) -> None:
+    for header in ("", "Unnamed: 0"):
+        with pytest.warns(FedloomWarning, match="has no name and numbers the rows: it is left out"):
+            data = csv(write(f"{header},v,y\n" + numbered("{i},{half},{y}")), "y")
+        assert data.columns["x"].tolist() == [[i / 2] for i in range(40)]
+        assert data.read_as[0].read_as == "dropped: numbers the rows"
+    kept = csv(write(",v,y\n" + numbered("{i},{half},{y}")), "y", numeric="column 1")
+    assert kept.features == ["column 1", "v"]
+    with pytest.raises(DataError, match=r"column 1 of people has no name: name it in the header, or --drop 'column 1'"):
+        csv(write(",v,y\n" + numbered("{half},{half},{y}")), "y")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "message"),
+    [
+        ("n,v,y", "{i},{half},{y}", r"column n of people counts the rows \(0, 1, 2, …\).* --drop n to leave it out"),
+        (
+            "patient_id,v,y",
+            "{y}7,{half},{y}",
+            "column patient_id of people has the name of an identifier.*--user patient",
+        ),
+        ("case,v,y", "k{i},{half},{y}", "column case of people holds 40 different texts in 40 rows"),
+        ("mac,v,y", "{y}3f09c,{half},{y}", "column mac of .* holds hexadecimal numbers such as 'a3f09c'.*--drop mac"),
+        (
+            "zip,v,y",
+            "0123{i},{half},{y}",
+            "column zip of .* holds '01230', a code rather than a number: say --drop zip",
+        ),
+        ("price,v,y", '"1,234",{half},{y}', "such as '1,234': say --decimal ',' .* or --thousands ','"),
+        (
+            "day,v,y",
+            "01/02/2024,{half},{y}",
+            "holds dates such as 01/02/2024, in which no day is above 12: say --dates",
+        ),
+    ],
+)
+def test_columns_that_are_asked_about(write: Write, header: str, row: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        csv(write(f"{header}\n" + numbered(row)), "y")
+
+
+def test_an_identifier_that_the_user_calls_a_feature_or_a_user(write: Write) -> None:
+    path = write("n,v,y\n" + numbered("{i},{half},{y}"))
+    assert csv(path, "y", numeric="n").features == ["n", "v"]
+    assert csv(path, "y", drop="n").features == ["v"]
+    assert len(csv(path, "y", categorical="n").features) == 41
+    assert csv(path, "y", user="n").user_names[:3] == ["0", "1", "2"]
+
+
+def test_labels_that_are_spelled_in_several_ways(write: Write) -> None:
+    data = csv(write("v,y\n.5,1\n1.5,1.0\n2.5, 2 \n3.5,2\n"), "y")
+    assert data.class_names == ["1", "2"]
+    assert data.columns["y"].tolist() == [0, 0, 1, 1]
+    assert csv(write("v,y\n.5,caf\u00e9\n1.5,cafe\u0301\n"), "y").class_names == ["caf\u00e9"]
+    capitals = write("v,y\n.5,Yes\n1.5,yes\n2.5,yes\n3.5,no\n")
+    with pytest.raises(DataError, match=r"differ in capitals only, 'Yes' .*--case same"):
+        csv(capitals, "y")
+    assert csv(capitals, "y", case="same").class_names == ["no", "yes"]
+    assert csv(capitals, "y", case="different").class_names == ["Yes", "no", "yes"]
+
+
+def test_rows_without_a_label(write: Write) -> None:
+    path = write("v,y\n.5,a\n1.5,NA\n2.5,b\n3.5,null\n")
+    with pytest.raises(DataError, match=r"row 2 of people has no label.*; 2 rows have none .*--unlabelled skip"):
+        csv(path, "y")
+    skipped = csv(path, "y", unlabelled="skip")
+    assert skipped.columns["x"].tolist() == [[0.5], [2.5]]
+    assert skipped.note == "2 of 4 rows have no label and are left out"
+    assert csv(path, "y", categorical="y").class_names == ["NA", "a", "b", "null"]
+
+
+def test_unlabelled_rows_end_a_window(write: Write) -> None:
+    data = csv(write("v,y\n" + "".join(f"{i / 2},{y}\n" for i, y in enumerate(["a", "a", "", "a", "a", ""]))), "y",
+               window=2, unlabelled="skip")  # fmt: skip
+    assert data.columns["x"][..., 0].tolist() == [[0.0, 0.5], [1.5, 2.0]]
+
+
+def test_numbers_to_be_predicted(write: Write) -> None:
+    path = write("v,y\n" + "".join(f"{i},{i % 7 / 2}\n" for i in [3, 1, 4, 1, 5, 9, 2, 6] * 5))
+    with pytest.raises(DataError, match=r"holds decimal numbers such as 1.5 .*--task regression"):
+        csv(path, "y")
+    data = csv(path, "y", task="regression")
+    assert data.columns["y"].dtype == np.float32
+    assert data.columns["y"][:4].tolist() == [1.5, 0.5, 2.0, 0.5]
+    assert data.classes == 1
+    assert data.read_as[1].read_as == "label, number"
+    assert csv(path, "y", task="classification").class_names == ["0.5", "1", "1.5", "2", "2.5", "3"]
+
+
+def test_dates_percentages_and_money(write: Write) -> None:
+    text = 'when,share,pay,y\n2024-01-01,10%,"$1,000",a\n2024-01-03,20 %,"$2,500",b\n,NA,,a\n'
+    data = csv(write(text), "y", thousands=",")
+    assert data.features[0] == "when (days)"
+    assert data.features[-2:] == ["share", "pay"]
+    found = np.nan_to_num(data.columns["x"], nan=-1)
+    assert found[:, 0].tolist() == [19723, 19725, -1]
+    assert found[:, 1:8].sum(axis=1).tolist() == [1, 1, 0]
+    assert found[:, 8:].tolist() == [[10, 1000], [20, 2500], [-1, -1]]
+    assert [column.told for column in data.read_as] == [
+        "date (days since 1970-01-01, weekday), 1 missing", "number (%), 1 missing", "number ($), 1 missing",
+        "label, 2 classes",
+    ]  # fmt: skip
+    texts = csv(write(text), "y", thousands=",", dates="none")
+    assert texts.features[:2] == ["when=2024-01-01", "when=2024-01-03"]
+    with pytest.raises(DataError, match=r"row 2, column when of .*: 'soon' is no date or time as in most"):
+        csv(write("when,y\n2024-01-01,a\nsoon,b\n2024-01-02,a\n"), "y")
+    with pytest.raises(
+        DataError, match=r"column v of .* holds no dates that are known, but '1': leave v out of --dates"
+    ):
+        csv(write("v,y\n1,a\n2,b\n"), "y", dates=["v"])
+
+
+def test_a_text_that_no_training_example_has_is_missing_after_a_warning(write: Write) -> None:
+    rows = [
+        f"{who},{'new' if who == 'bob' and i == 4 else 'old'},{'ab'[i % 2]}" for who in ("ann", "bob") for i in range(5)
+    ]
+    data = csv(write("who,colour,y\n" + "\n".join(rows) + "\n"), "y", "who")
+    with pytest.warns(
+        FedloomWarning, match=r"no training example has, colour=new \(1 rows\): they are read as missing"
+    ):
+        dealt = data.partition(natural(), temporal(0.2, 0.2))
+    assert dealt.columns["x"][9].tolist() == [0.0, 0.0]
+    assert dealt.columns["x"][8].tolist() == [0.0, 1.0]
+
+
+def test_options_that_contradict_each_other(write: Write) -> None:
+    path = write(TEXT)
+    for options, message in (
+        (
+            {"drop": "colour", "categorical": "colour"},
+            "drop must be columns that are not called categorical or numeric",
+        ),
+        ({"numeric": "height", "categorical": "height"}, "numeric must be columns that are not categorical too"),
+        ({"dates": ["none", "colour"]}, "dates must be none alone"),
+        ({"dates": ["colour"], "drop": "colour"}, "dates must be columns that no other option names"),
+        ({"thousands": "."}, "thousands must be another character than the one before decimals"),
+        ({"task": "regression", "label": "height", "window": 2}, "window must be left alone with --task regression"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            csv(path, **({"label": "class", "user": "who"} | options))  # type: ignore[arg-type]
