@@ -78,7 +78,7 @@ class Memory(Disk):
 
     def __init__(self, fate: Callable[[str], None]) -> None:
         self.files: dict[str, bytes] = {}
-        self.reach = fate
+        self.folder, self.reach = Path("memory"), fate
 
     def write(self, name: str, content: bytes) -> None:
         self.reach("a file is begun")

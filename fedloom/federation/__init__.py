@@ -38,6 +38,7 @@ def serve(
     seed: int = 0,
     page: str | None = None,
     label: str | None = None,
+    new_run: bool = False,
     **more: Any,
 ) -> Run:
     """Serve a run until it is over; begun again with the same folder, it goes on where it was.
@@ -56,12 +57,14 @@ def serve(
         seed: of everything random.
         page: ``host:port`` of the live page.
         label: what the run is called.
+        new_run: begin a new run in a folder whose run cannot go on, because its journal or its state is lost or
+            damaged; the files of that run are moved to a folder ``before-1`` within it.
     """
     with extra():
         from fedloom.federation.agreement import described
         from fedloom.federation.course import course
         from fedloom.federation.hosting import Place, host
-    place = Place(Path(folder), address, page, _path(keys), _path(revoked), **more)
+    place = Place(Path(folder), address, page, _path(keys), _path(revoked), new_run=new_run, **more)
     alike = {**described(data), "classes": max(data.classes, task.classes or 0)} if data else {}
     run = course(task, algorithm, seed=seed, data=data, stop=stop, rules=rules, label=label, more=alike)
     return host(run, place)

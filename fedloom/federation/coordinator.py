@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from fedloom.errors import CheckpointError
-from fedloom.federation.closing import Done, Job, close, kept
+from fedloom.errors import CheckpointError, require
+from fedloom.federation.closing import Done, Job, close
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
 from fedloom.federation.journal import Journal, Member, Opened, Received, Refused, Void
 from fedloom.federation.log import Log, silent
+from fedloom.federation.recovery import begin_run, repair_model, sound_updates
 from fedloom.federation.roll import Presence, Roll
 from fedloom.federation.uploads import PART, Uploads
 from fedloom.federation.void import LIMIT, exhausted
@@ -58,8 +59,7 @@ class Coordinator:
         """Stand where the journal says."""
         now = self.clock()
         if not self.journal.about():
-            state = self.arithmetic.first
-            self.journal.begin(run, self.course.identity, *kept(self.disk, self.arithmetic, state), now)
+            begin_run(self.journal, self.disk, self.arithmetic, run, self.course.identity, now)
         told = self.journal.about()
         there, here = told["identity"], json.dumps(self.course.identity, sort_keys=True)
         if there != here:
@@ -69,11 +69,14 @@ class Coordinator:
         last = self.journal.last()
         self.run, self.began = told["run"], float(told["began"])
         self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])
-        self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.read(self.state_file)))
+        self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.checked(self.state_file)))
         self.history = from_rows(self.journal.rows(), self.arithmetic.task.directions)
         self.roll = Roll(self.rules, self.journal, now)
         self.members, self.present = self.roll.members, self.roll.present
         self.round = last.round + 1 if last else 0
+        done = f"at least {self.round:,}, which are done already (choose another folder to begin anew)"
+        require(self.course.stop.rounds >= self.round, "rounds", done, self.course.stop.rounds)
+        repair_model(self.disk, self.arithmetic, self.state, self.model_file)
         self.opened: Opened | None = None
         self.received: dict[str, Received] = {}
         self.expected: set[str] = set()
@@ -83,6 +86,7 @@ class Coordinator:
         self.back_by = now + self.rules.patience  # until then one waits for those who were there before a crash
         if standing := self.journal.opened():
             self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
+            self.received = sound_updates(self.journal, self.disk, self.opened, self.received)
             self.opened = replace(self.opened, began=now)
         self.stopped = self._over_because() if len(self.history) else None
         self.uploads.clear()  # after a crash their ends may be anything

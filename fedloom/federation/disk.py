@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from fedloom.errors import CheckpointError
 from fedloom.federation.points import Reach, nothing
 
 BLOCK = 2**20
@@ -66,6 +67,25 @@ class Disk:
         with (self.folder / name).open("rb") as file:
             file.seek(start)
             return file.read() if most is None else file.read(most)
+
+    def checked(self, name: str) -> bytes:
+        """Return the content of a file that is named by its SHA-256.
+
+        Raises:
+            CheckpointError: if the file is missing, or its content has another SHA-256.
+        """
+        place = self.folder / name
+        try:
+            content = self.read(name)
+        except FileNotFoundError:
+            raise CheckpointError(f"{place} is missing: restore it from a copy") from None
+        if digest(content) != name:
+            raise CheckpointError(f"{place} is damaged: its SHA-256 is not its name: restore it from a copy")
+        return content
+
+    def holds(self, name: str) -> bool:
+        """True if a file is there and its content has the SHA-256 that it is named by."""
+        return self.size(name) is not None and self.digest(name) == name
 
     def size(self, name: str) -> int | None:
         """How many bytes a file has; ``None`` if it is not there."""

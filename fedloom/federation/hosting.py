@@ -8,7 +8,7 @@ import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from fedloom.federation.keys import Keys
 from fedloom.federation.log import Log, lines, several, silent, sparing
 from fedloom.federation.page import Page, start_page
 from fedloom.federation.points import from_environment
+from fedloom.federation.recovery import FILES, JOURNAL, LOG, check_journal_is_there, put_aside
 from fedloom.federation.revoked import Revoked
 from fedloom.federation.service import Service
 from fedloom.federation.status import status
@@ -36,7 +37,6 @@ from fedloom.runs.lock import alone, is_held
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.result import Run, write_history, write_model
 
-JOURNAL, FILES, LOG = "journal.sqlite", "files", "log.jsonl"
 LINGER = 60.0  # seconds that a server stays after the end, for participants to fetch the final model
 GRACE = 0.3  # seconds for participants to hear that a server leaves
 
@@ -54,6 +54,8 @@ class Place:
         revoked: the file of certificates that are no longer accepted.
         log: told of what happens, beside the folder's own log.
         started: called with the ports of both, once participants can come.
+        new_run: begin a new run in a folder whose run cannot go on, because its journal or its state is lost or
+            damaged; the files of that run are moved to a folder ``before-1`` within it.
     """
 
     folder: Path
@@ -63,6 +65,7 @@ class Place:
     revoked: Path | None = None
     log: Log = silent
     started: Callable[[int, int | None], None] = field(default=lambda port, page: None)  # noqa: ARG005
+    new_run: bool = False
 
     def __post_init__(self) -> None:
         """Before anything is written, be sure that it can be served."""
@@ -84,7 +87,12 @@ async def hosted(course: Course, place: Place) -> Run:
     """The same inside an event loop."""
     many_files()
     place.folder.mkdir(parents=True, exist_ok=True)
-    with alone(place.folder, "server"), (place.folder / LOG).open("a", encoding="utf-8") as file:
+    with ExitStack() as opened_files:
+        opened_files.enter_context(alone(place.folder, "server"))
+        if place.new_run:
+            put_aside(place.folder)
+        check_journal_is_there(place.folder)
+        file = opened_files.enter_context((place.folder / LOG).open("a", encoding="utf-8"))
         log, reach = sparing(several(place.log, lines(file))), from_environment()
         journal = Journal(place.folder / JOURNAL, reach)
         try:

@@ -1,7 +1,11 @@
-"""Journal: what a server must not forget, in SQLite. Every method is one transaction, on the disk when it returns."""
+"""Journal: what a server must not forget, in SQLite. Every method is one transaction, on the disk when it returns.
+
+Every row holds a SHA-256 of its other columns. All rows are checked when a journal is opened.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,26 +17,38 @@ from typing import Any
 from fedloom.errors import CheckpointError
 from fedloom.federation.points import Reach, nothing
 
-FORMAT = "fedloom journal 1"
+FORMAT = "fedloom journal 2"
 TABLES = """
-CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, value TEXT NOT NULL, sha256 TEXT) STRICT;
 CREATE TABLE IF NOT EXISTS participants (
     name TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE, counted INTEGER NOT NULL DEFAULT -1,
-    rounds INTEGER NOT NULL DEFAULT 0, offences INTEGER NOT NULL DEFAULT 0, joined REAL NOT NULL) STRICT;
+    rounds INTEGER NOT NULL DEFAULT 0, offences INTEGER NOT NULL DEFAULT 0, joined REAL NOT NULL, sha256 TEXT) STRICT;
 CREATE TABLE IF NOT EXISTS rounds (
     round INTEGER NOT NULL, attempt INTEGER NOT NULL, outcome TEXT NOT NULL, cohort TEXT NOT NULL,
-    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, counted TEXT,
+    began REAL NOT NULL, ended REAL, state TEXT, model TEXT, row TEXT, counted TEXT, sha256 TEXT,
     PRIMARY KEY (round, attempt)) STRICT;
 CREATE TABLE IF NOT EXISTS updates (
     round INTEGER NOT NULL, attempt INTEGER NOT NULL, name TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL,
-    examples INTEGER NOT NULL, readings TEXT NOT NULL, measures TEXT NOT NULL, time REAL NOT NULL,
+    examples INTEGER NOT NULL, readings TEXT NOT NULL, measures TEXT NOT NULL, time REAL NOT NULL, sha256 TEXT,
     PRIMARY KEY (round, attempt, name)) STRICT;
 CREATE TABLE IF NOT EXISTS refusals (
-    time REAL NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, why TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS unfit (name TEXT PRIMARY KEY) STRICT;
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, why TEXT NOT NULL,
+    sha256 TEXT) STRICT;
+CREATE TABLE IF NOT EXISTS unfit (name TEXT PRIMARY KEY, sha256 TEXT) STRICT;
 CREATE TABLE IF NOT EXISTS void_rounds (
-    time REAL NOT NULL, round INTEGER PRIMARY KEY, why TEXT NOT NULL, names TEXT NOT NULL) STRICT;
+    time REAL NOT NULL, round INTEGER PRIMARY KEY, why TEXT NOT NULL, names TEXT NOT NULL, sha256 TEXT) STRICT;
 """
+COLUMNS = {
+    "run": "key, value",
+    "participants": "name, number, counted, rounds, offences, joined",
+    "rounds": "round, attempt, outcome, cohort, began, ended, state, model, row, counted",
+    "updates": "round, attempt, name, file, size, examples, readings, measures, time",
+    "refusals": "number, time, round, name, why",
+    "unfit": "name",
+    "void_rounds": "time, round, why, names",
+}
+"""Table → the columns that a row's checksum covers."""
+ADVICE = "restore it from a copy, or say --new-run, which keeps the old files and begins anew"
 MEMBER = "SELECT name, number, counted, rounds, offences FROM participants"
 OPEN, CLOSED, VOID = "open", "closed", "void"
 
@@ -119,15 +135,42 @@ class Journal:
         try:
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = FULL")
+            self._check(file)
             with self._transaction("the journal is made"):
                 for statement in TABLES.split(";"):
                     self.connection.execute(statement)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, CheckpointError) as error:
             if not isinstance(file, sqlite3.Connection):
                 self.connection.close()
-            if isinstance(error, sqlite3.OperationalError):
+            if isinstance(error, sqlite3.OperationalError | CheckpointError):
                 raise
-            raise CheckpointError(f"{file} is no journal of a server, or is damaged ({error})") from error
+            text = f"{file} is no journal of a server, or is damaged ({error})"
+            raise CheckpointError(f"{text}: {ADVICE}") from error
+
+    def _check(self, file: object) -> None:
+        """Raise a :class:`CheckpointError` if anything in the journal is not what was written."""
+        known = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not known:
+            return
+        if lacking := sorted(COLUMNS.keys() - known):
+            raise CheckpointError(f"{file} is damaged: it lacks the table {lacking[0]}: {ADVICE}")
+        if "sha256" not in [row[1] for row in self.connection.execute("PRAGMA table_info(run)")]:
+            raise CheckpointError(f"an older version of fedloom wrote {file}: end its run with that one, or {ADVICE}")
+        [(found,), *_] = self.connection.execute("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise CheckpointError(f"{file} is damaged ({' '.join(found.split())}): {ADVICE}")
+        for table, columns in COLUMNS.items():
+            for *row, sha256 in self.connection.execute(f"SELECT {columns}, sha256 FROM {table}"):
+                if sha256 != _digest(table, row):
+                    text = f"{file} is damaged: in its table {table} the row {row[0]!r} does not match its checksum"
+                    raise CheckpointError(f"{text}: {ADVICE}")
+
+    def _sign(self, table: str, **where: object) -> None:
+        """Write the checksums of the rows that were just written."""
+        condition = " AND ".join(f"{name} = ?" for name in where)
+        select = f"SELECT rowid, {COLUMNS[table]} FROM {table} WHERE {condition}"
+        for rowid, *row in self.connection.execute(select, tuple(where.values())).fetchall():
+            self.connection.execute(f"UPDATE {table} SET sha256 = ? WHERE rowid = ?", (_digest(table, row), rowid))
 
     @classmethod
     def reading(cls, file: Path) -> Journal:
@@ -135,6 +178,13 @@ class Journal:
         journal = cls.__new__(cls)
         journal.reach = nothing
         journal.connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)
+        try:
+            journal._check(file)
+        except (sqlite3.DatabaseError, CheckpointError) as error:
+            journal.close()
+            if isinstance(error, sqlite3.OperationalError | CheckpointError):
+                raise
+            raise CheckpointError(f"{file} is no journal of a server, or is damaged ({error})") from error
         return journal
 
     def close(self) -> None:
@@ -159,7 +209,9 @@ class Journal:
         told = {"format": FORMAT, "run": run, "identity": json.dumps(identity, sort_keys=True),
                 "state": state, "model": model, "began": str(now)}  # fmt: skip
         with self._transaction("the run begins"):
-            self.connection.executemany("INSERT INTO run VALUES (?, ?)", list(told.items()))
+            self.connection.executemany("INSERT INTO run (key, value) VALUES (?, ?)", list(told.items()))
+            for key in told:
+                self._sign("run", key=key)
 
     def about(self) -> dict[str, str]:
         """What was said when the run began; nothing if it has not."""
@@ -173,6 +225,7 @@ class Journal:
                 "VALUES (?, (SELECT COUNT(*) FROM participants), ?)",
                 (name, now),
             )
+            self._sign("participants", name=name)
         row = self.connection.execute(f"{MEMBER} WHERE name = ?", (name,)).fetchone()
         return Member(*row)
 
@@ -188,25 +241,37 @@ class Journal:
                 "INSERT INTO rounds (round, attempt, outcome, cohort, began) VALUES (?, ?, ?, ?, ?)",
                 (round.round, round.attempt, OPEN, json.dumps(round.cohort), round.began),
             )
+            self._sign("rounds", round=round.round, attempt=round.attempt)
 
     def receive(self, round: Opened, update: Received, now: float) -> None:
         """An update counts in a round."""
         with self._transaction("an update counts"):
             self.connection.execute(
-                "INSERT INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO updates ({COLUMNS['updates']}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(round.round, round.attempt, update.name, update.file, update.size, update.examples),
                     *(json.dumps(dict(update.readings)), json.dumps(dict(update.measures)), now),
                 ),
             )
+            self._sign("updates", round=round.round, attempt=round.attempt, name=update.name)
+
+    def forget(self, round: Opened, name: str) -> None:
+        """An update of a round under way is lost, so that its participant is asked again."""
+        with self._transaction("an update is forgotten"):
+            self.connection.execute(
+                "DELETE FROM updates WHERE round = ? AND attempt = ? AND name = ?", (round.round, round.attempt, name)
+            )
 
     def refuse(self, refused: Refused) -> None:
         """An update is refused, and counts against its sender."""
         with self._transaction("an update is refused"):
-            self.connection.execute(
-                "INSERT INTO refusals VALUES (?, ?, ?, ?)", (refused.time, refused.round, refused.name, refused.why)
-            )
+            number = self.connection.execute(
+                "INSERT INTO refusals (time, round, name, why) VALUES (?, ?, ?, ?)",
+                (refused.time, refused.round, refused.name, refused.why),
+            ).lastrowid
+            self._sign("refusals", number=number)
             self.connection.execute("UPDATE participants SET offences = offences + 1 WHERE name = ?", (refused.name,))
+            self._sign("participants", name=refused.name)
 
     def unfit(self) -> set[str]:
         """Who said that it takes no part, and has not come back."""
@@ -215,7 +280,8 @@ class Journal:
     def decline(self, name: str) -> None:
         """A participant takes no part."""
         with self._transaction("a participant takes no part"):
-            self.connection.execute("INSERT OR IGNORE INTO unfit VALUES (?)", (name,))
+            self.connection.execute("INSERT OR IGNORE INTO unfit (name) VALUES (?)", (name,))
+            self._sign("unfit", name=name)
 
     def accept(self, name: str) -> None:
         """One that took no part has come back."""
@@ -226,6 +292,7 @@ class Journal:
         """Forget a participant's offences; whether there is such a one."""
         with self._transaction("a participant is pardoned"):
             done = self.connection.execute("UPDATE participants SET offences = 0 WHERE name = ?", (name,))
+            self._sign("participants", name=name)
         return done.rowcount > 0
 
     def end(self, round: Opened, closed: Closed, counted: Sequence[str], now: float, void: Void | None = None) -> None:
@@ -243,11 +310,15 @@ class Journal:
                 "UPDATE participants SET counted = ?, rounds = rounds + 1 WHERE name = ?",
                 [(round.round, name) for name in counted],
             )
+            self._sign("rounds", round=round.round, attempt=round.attempt)
+            for name in counted:
+                self._sign("participants", name=name)
             if void is not None:
                 self.connection.execute(
-                    "INSERT INTO void_rounds VALUES (?, ?, ?, ?)",
+                    "INSERT INTO void_rounds (time, round, why, names) VALUES (?, ?, ?, ?)",
                     (void.time, void.round, void.why, json.dumps(void.names)),
                 )
+                self._sign("void_rounds", round=void.round)
             self.connection.execute("DELETE FROM updates WHERE round < ?", (round.round,))
 
     def void(self, round: Opened, now: float) -> None:
@@ -257,6 +328,7 @@ class Journal:
                 "UPDATE rounds SET outcome = ?, ended = ? WHERE round = ? AND attempt = ?",
                 (VOID, now, round.round, round.attempt),
             )
+            self._sign("rounds", round=round.round, attempt=round.attempt)
 
     def last(self) -> Closed | None:
         """The last round that is over."""
@@ -302,10 +374,15 @@ class Journal:
 
     def voids(self, most: int = 100) -> list[Void]:
         """Return the last rounds that ended without a new model, the newest first."""
-        found = self.connection.execute("SELECT * FROM void_rounds ORDER BY round DESC LIMIT ?", (most,))
+        found = self.connection.execute("SELECT time, round, why, names FROM void_rounds ORDER BY round DESC LIMIT ?", (most,))
         return [Void(time, round, why, tuple(json.loads(names))) for time, round, why, names in found]
 
     def refusals(self, most: int = 100) -> list[Refused]:
         """The last updates that were refused, the newest first."""
-        found = self.connection.execute("SELECT * FROM refusals ORDER BY rowid DESC LIMIT ?", (most,))
+        found = self.connection.execute("SELECT time, round, name, why FROM refusals ORDER BY number DESC LIMIT ?", (most,))
         return [Refused(*row) for row in found]
+
+
+def _digest(table: str, row: Sequence[object]) -> str:
+    """Return the checksum of a row."""
+    return hashlib.sha256(json.dumps([table, *row]).encode()).hexdigest()
