@@ -82,6 +82,10 @@ def server_command(
     most_norm: Annotated[float, typer.Option(help="updates with a larger norm are refused")] = float("inf"),
     offences: Annotated[int, typer.Option(help="refused updates after which a participant is left out")] = 3,
     pardon: Annotated[Optional[list[str]], typer.Option(help="forget a participant's refused updates")] = None,  # noqa: UP045
+    new_run: Annotated[
+        bool,
+        typer.Option("--new-run", help="begin anew where the journal is lost or damaged; the old files are kept"),
+    ] = False,
     classes: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="without data here: how many classes, or their names: cat,dog"),
@@ -116,12 +120,13 @@ def server_command(
         if revoked is None and keys is not None:
             warn(f"there is no {keys.parent / 'revoked.json'}, and --revoked names none: nobody is turned away for a "
                  "certificate that was revoked")  # fmt: skip
-        check_folder(experiment, out)
+        if not new_run:
+            check_folder(experiment, out)
         run = served(
             experiment, rules, out, listen, None if page == "none" else page, keys, revoked,
             blank(experiment, shape, classes) if shape or classes
             else judging(experiment, federated(undealt(experiment), data_folder)),
-            bool(shape or classes), pardon or [], quiet or json_,
+            bool(shape or classes), pardon or [], quiet or json_, new_run,
         )  # fmt: skip
         figure = out / FIGURE
         if len(run.history):
@@ -144,11 +149,13 @@ def served(
     blind: bool,
     pardon: Sequence[str],
     quiet: bool,
+    new_run: bool,
 ) -> Run:
     """Serve an experiment."""
     with network.extra():
-        from fedloom.federation.hosting import JOURNAL, Place, host
+        from fedloom.federation.hosting import Place, host
         from fedloom.federation.journal import Journal
+        from fedloom.federation.recovery import JOURNAL, check_journal_is_there
     run = planned(experiment, rules, data, blind)
 
     def started(port: int, seen: int | None) -> None:
@@ -159,9 +166,10 @@ def served(
             shown = f"; page at {secure}://{page.rpartition(':')[0]}:{seen}" if page and seen else ""
             errors.print(f"Serving participants at {host_}:{port}{shown}", soft_wrap=True, highlight=False)
 
-    place = Place(out, listen, page, keys, revoked, narrated(quiet, server=True), started)
+    place = Place(out, listen, page, keys, revoked, narrated(quiet, server=True), started, new_run)
     out.mkdir(parents=True, exist_ok=True)
     for name in pardon:
+        check_journal_is_there(out)
         with closing(Journal(out / JOURNAL)) as journal:
             require(journal.pardon(name), "pardon", "a participant that has come", name)
     return host(run, place)

@@ -27,9 +27,9 @@ from fedloom.federation.certificate import (
     signed,
     subject,
 )
-from fedloom.federation.folder import BROWSER, CA, CA_KEY, CERT, KEY, LEDGER, REVOKED, authority_in, contents, write
+from fedloom.federation.folder import BROWSER, CA, CA_KEY, CERT, KEY, authority_in, contents, write
 from fedloom.federation.identity import ROLES, check_name
-from fedloom.federation.ledger import Issued, add_revoked, alone, issued, write_issued
+from fedloom.federation.ledger import Issued, add_revoked, alone, issued, write_empty, write_issued
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -55,8 +55,7 @@ def init(folder: str | Path, name: str, *, now: datetime | None = None) -> Path:
     authority = signed(itself, key, itself, key, since, since + timedelta(days=YEARS), extensions())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
-    write(folder / LEDGER, b"[]\n")
-    write(folder / REVOKED, b"[]\n")
+    write_empty(folder)
     write(folder / CA_KEY, key_pem(key), 0o600)
     write(folder / CA, pem_of(authority))
     return folder

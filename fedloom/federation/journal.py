@@ -374,12 +374,15 @@ class Journal:
 
     def voids(self, most: int = 100) -> list[Void]:
         """Return the last rounds that ended without a new model, the newest first."""
-        found = self.connection.execute("SELECT time, round, why, names FROM void_rounds ORDER BY round DESC LIMIT ?", (most,))
+        select = f"SELECT {COLUMNS['void_rounds']} FROM void_rounds ORDER BY round DESC LIMIT ?"
+        found = self.connection.execute(select, (most,))
         return [Void(time, round, why, tuple(json.loads(names))) for time, round, why, names in found]
 
     def refusals(self, most: int = 100) -> list[Refused]:
         """The last updates that were refused, the newest first."""
-        found = self.connection.execute("SELECT time, round, name, why FROM refusals ORDER BY number DESC LIMIT ?", (most,))
+        found = self.connection.execute(
+            "SELECT time, round, name, why FROM refusals ORDER BY number DESC LIMIT ?", (most,)
+        )
         return [Refused(*row) for row in found]
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from fedloom.data.checksum import json_content, read_json
 from fedloom.errors import IdentityError
 from fedloom.federation.folder import LEDGER, LOCK, REVOKED, authority_in, contents, write
 
+ENTRIES = "entries"
 SERIAL = re.compile(r"[0-9a-f]{40}")
 
 
@@ -52,6 +54,12 @@ def issued(folder: str | Path) -> list[Issued]:
         raise IdentityError(f"{folder / LEDGER} or {REVOKED} is damaged ({error}): restore it from a copy") from error
 
 
+def write_empty(folder: Path) -> None:
+    """Write the ledger and the list of revocations of a new authority."""
+    for name in (LEDGER, REVOKED):
+        write(folder / name, _json([]))
+
+
 def write_issued(folder: Path, lines: Sequence[Issued]) -> None:
     """The ledger anew, with these lines."""
     entries = [
@@ -83,6 +91,8 @@ def records(path: Path, raw: bytes, fields: Sequence[str]) -> list[dict[str, str
     """A list of records with at least these texts. A serial in another spelling would never be found: an error too."""
     try:
         entries = json.loads(raw)
+        if not isinstance(entries, list):  # an authority of an older version wrote a list without a checksum
+            entries = read_json(raw).get(ENTRIES)
         for entry in entries if isinstance(entries, list) else [None]:
             if not (isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in fields)):
                 raise ValueError(f"not a list of records with {', '.join(fields)}")
@@ -98,4 +108,4 @@ def _entries(path: Path, fields: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _json(entries: list[dict[str, str]]) -> bytes:
-    return (json.dumps(entries, indent=1) + "\n").encode()
+    return json_content({ENTRIES: entries})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load
 
+from fedloom.data.checksum import Damaged, json_content, read_json
+from fedloom.errors import CheckpointError, warn
 from fedloom.federation.disk import Disk, digest
 from fedloom.federation.schema import Schema
 from fedloom.federation.wire_pb2 import Work
@@ -92,18 +94,36 @@ class Outbox:
             self.disk.write(parcel.held, parcel.keeps)
         pending = Pending(run, work.round, work.model, parcel.file, len(parcel.update), trained.examples,
                           dict(trained.readings), dict(trained.measures), parcel.held)  # fmt: skip
-        self.disk.write(PENDING, json.dumps(vars(pending)).encode())
+        self.disk.write(PENDING, json_content(vars(pending)))
         self._tidy()
         return pending
 
     def pending(self) -> Pending | None:
-        """The update that the server may not have."""
-        return None if self.disk.size(PENDING) is None else Pending(**json.loads(self.disk.read(PENDING)))
+        """Return the update that the server may not have; one that is damaged is dropped with a warning."""
+        if self.disk.size(PENDING) is None:
+            return None
+        try:
+            return Pending(**read_json(self.disk.read(PENDING)))
+        except Damaged as error:
+            warn(f"{self.disk.folder / PENDING} cannot be used: {error}; its round is trained again")
+            self.disk.remove(PENDING)
+            return None
+
+    def ready(self, run: str, work: Work) -> Pending | None:
+        """Return the update for a round if it waits here whole."""
+        pending = self.pending()
+        if pending is None or (pending.run, pending.round, pending.model) != (run, work.round, work.model):
+            return None
+        if not self.disk.holds(pending.file):
+            warn(f"{self.disk.folder / pending.file}, an update, is missing or damaged: its round is trained again")
+            return None
+        return pending
 
     def settle(self, run: str, counted: int, round: int | None) -> None:
-        """Now that the server says which round counted last: keep what comes of that one, forget what did not count.
+        """Keep what belongs to the round that counted last, and forget what did not count.
 
         Arguments:
+            run: the run.
             counted: the last round that counted, or -1.
             round: the one that is under way; ``None`` is none.
         """
@@ -112,26 +132,49 @@ class Outbox:
             return
         if pending.run == run and pending.round <= counted:
             if pending.keeps is not None:
-                self.disk.write(KEPT, json.dumps({"run": run, "file": pending.keeps}).encode())
+                self.disk.write(KEPT, json_content({"run": run, "round": pending.round, "file": pending.keeps}))
             self.disk.remove(PENDING)
         elif pending.run != run or pending.round != round:
             self.disk.remove(PENDING)
         self._tidy()
 
-    def kept(self, run: str) -> dict[str, np.ndarray]:
-        """What was kept of the last round that counted."""
-        if self.disk.size(KEPT) is None:
+    def kept(self, run: str, counted: int) -> dict[str, np.ndarray]:
+        """Return what was kept of the last round that counted; nothing if nothing was.
+
+        Raises:
+            CheckpointError: if a file is damaged, or what was kept belongs to another round.
+        """
+        kept = self._kept()
+        if kept is None or kept["run"] != run:
             return {}
-        kept = json.loads(self.disk.read(KEPT))
-        return load(self.disk.read(kept["file"])) if kept["run"] == run else {}
+        if kept["round"] != counted:
+            there = f"{self.disk.folder} keeps what belongs to round {kept['round'] + 1}"
+            raise CheckpointError(f"{there}, but the server last counted round {counted + 1} of this participant: "
+                                  "restore the folder, or take part under another name")  # fmt: skip
+        return load(self.disk.checked(kept["file"]))
+
+    def check_kept(self, parcel: Parcel, kept: Mapping[str, np.ndarray], counted: int) -> None:
+        """Raise a :class:`CheckpointError` if work began without what was kept of a round that counted."""
+        if parcel.keeps is not None and not kept and counted >= 0:
+            lost = f"{self.disk.folder} lacks {KEPT}, what was kept of round {counted + 1}, which the server counted"
+            raise CheckpointError(f"{lost}: restore the folder, or take part under another name")
+
+    def _kept(self) -> dict[str, Any] | None:
+        if self.disk.size(KEPT) is None:
+            return None
+        try:
+            return read_json(self.disk.read(KEPT))
+        except Damaged as error:
+            place = self.disk.folder / KEPT
+            raise CheckpointError(f"{place} cannot be used: {error}: restore it from a copy") from error
 
     def _tidy(self) -> None:
         """Take away files that nothing refers to any more."""
         used = {PENDING, KEPT}
         if (pending := self.pending()) is not None:
             used |= {pending.file, pending.keeps or ""}
-        if self.disk.size(KEPT) is not None:
-            used.add(json.loads(self.disk.read(KEPT))["file"])
+        if (kept := self._kept()) is not None:
+            used.add(kept["file"])
         for name in self.disk.names():
             if name not in used and not name.endswith(".part"):
                 self.disk.remove(name)

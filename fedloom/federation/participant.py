@@ -250,8 +250,8 @@ class Participant:
     async def _round(self, work: Work) -> None:
         """The local work of a round, and its update on its way until the server has judged it."""
         self.outbox.settle(self.run_id, work.counted, work.round)
-        pending = self.outbox.pending()
-        if pending is None or (pending.run, pending.round, pending.model) != (self.run_id, work.round, work.model):
+        pending = self.outbox.ready(self.run_id, work)
+        if pending is None:
             model = await self._model(work.model, work.size)
             pending = self.outbox.remember(self.run_id, work, await self._trained(work, model))
         await self._deliver(work, pending)
@@ -263,10 +263,15 @@ class Participant:
         wanted = (self.run_id, work.round, work.model)
         if self.training is None or self.training[0] != wanted:
             await self._rest()
-            kept = self.outbox.kept(self.run_id)
+            kept = self.outbox.kept(self.run_id, work.counted)
             self.tell("training", round=work.round)
-            job = self.compute(lambda: parcel(self.trainer.train(work.round, model, kept)))
-            self.training = wanted, asyncio.ensure_future(job)
+
+            def job() -> Parcel:
+                made = parcel(self.trainer.train(work.round, model, kept))
+                self.outbox.check_kept(made, kept, work.counted)
+                return made
+
+            self.training = wanted, asyncio.ensure_future(self.compute(job))
         trained = await asyncio.shield(self.training[1])
         self.training = None
         return trained

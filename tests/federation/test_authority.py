@@ -198,7 +198,7 @@ def test_revocation_of_a_name_and_of_a_serial(authority: Path) -> None:
     assert [line.revoked is not None for line in issued(authority)] == [True, False, False]
     assert [line.serial for line in revoke(authority, "alice")] == [second.serial]
     assert revoke(authority, "alice") == []
-    assert [entry["serial"] for entry in json.loads((authority / "revoked.json").read_text())] == [
+    assert [entry["serial"] for entry in json.loads((authority / "revoked.json").read_text())["entries"]] == [
         first.serial,
         second.serial,
     ]

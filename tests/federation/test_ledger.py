@@ -22,7 +22,7 @@ def test_the_ledger_remembers_everything(authority: Path) -> None:
         "alice", "client", first.serial, datetime(2030, 12, 31, 23, 55, tzinfo=UTC), datetime(2031, 1, 11, tzinfo=UTC),
         None,
     )  # fmt: skip
-    assert json.loads((authority / "issued.json").read_text())[1] == {
+    assert json.loads((authority / "issued.json").read_text())["entries"][1] == {
         "name": "bob",
         "role": "viewer",
         "serial": second.serial,
@@ -50,3 +50,23 @@ def test_a_damaged_ledger_is_not_written_over(authority: Path, name: str, damage
     (authority / name).unlink()
     with pytest.raises(IdentityError, match=f"{name} is missing"):
         issue(authority, "alice")
+
+
+@pytest.mark.parametrize("name", ["issued.json", "revoked.json"])
+def test_any_flipped_byte_is_found(authority: Path, name: str) -> None:
+    issue(authority, "alice")
+    revoke(authority, "alice")
+    whole = (authority / name).read_bytes()
+    for i in range(len(whole)):
+        (authority / name).write_bytes(whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :])
+        with pytest.raises(IdentityError, match="is damaged"):
+            issued(authority)
+
+
+def test_lists_of_an_older_version_are_read_and_get_a_checksum_when_they_change(authority: Path) -> None:
+    given = issue(authority, "alice")
+    for name in ("issued.json", "revoked.json"):
+        (authority / name).write_text(json.dumps(json.loads((authority / name).read_text())["entries"]))
+    assert issued(authority) == [given]
+    revoke(authority, "alice")
+    assert "file_sha256" in json.loads((authority / "revoked.json").read_text())
