@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,7 +119,7 @@ def told(debug: bool) -> Iterator[None]:
             raise
         errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)
         raise typer.Exit(2) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, sqlite3.Error) as error:
         if debug:
             raise
         errors.print(f"[bold red]Error:[/bold red] {_plain(str(error))}", soft_wrap=True, highlight=False)

@@ -61,11 +61,11 @@ class Coordinator:
         if not self.journal.about():
             begin_run(self.journal, self.disk, self.arithmetic, run, self.course.identity, now)
         told = self.journal.about()
-        there, here = told["identity"], json.dumps(self.course.identity, sort_keys=True)
-        if there != here:
-            raise CheckpointError(
-                f"the folder holds another run ({there}), not this one ({here}): choose another folder"
-            )
+        there, here = json.loads(told["identity"]), json.loads(json.dumps(self.course.identity))
+        differs = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+        if differs:
+            was = ", ".join(f"{name} = {there.get(name)!r} there, {here.get(name)!r} here" for name in differs)
+            raise CheckpointError(f"the folder holds another run ({was}): choose another folder")
         last = self.journal.last()
         self.run, self.began = told["run"], float(told["began"])
         self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])

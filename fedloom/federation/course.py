@@ -83,9 +83,11 @@ def course(
     for need in mine.algorithm.readings:
         require_direction(f"{need.part}_{need.metric}", task.directions)
     told = about(mine, more or {})
-    identity = {"task": task.name, "seed": seed, **mine.algorithm.describe()}
+    label = label or f"{task.name}, {seed}"
+    judged_on = data.fingerprint if judged and data is not None else None
+    identity = {"task": task.name, "seed": seed, "label": label, "test data": judged_on, **mine.algorithm.describe()}
     evaluate = evaluation(mine, data) if judged and data is not None else lambda state: {}  # noqa: ARG005
-    return Course(mine, rules or Rules(), stop, evaluate, told, identity, label or f"{task.name}, {seed}")
+    return Course(mine, rules or Rules(), stop, evaluate, told, identity, label)
 
 
 def about(mine: Arithmetic, more: Mapping[str, Any]) -> str:

@@ -149,6 +149,15 @@ class Journal:
 
     def _check(self, file: object) -> None:
         """Raise a :class:`CheckpointError` if anything in the journal is not what was written."""
+        try:
+            self._check_rows(file)
+        except (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError) as error:
+            if "locked" in str(error):
+                raise
+            text = f"{file} is no journal of a server, or is damaged ({error})"
+            raise CheckpointError(f"{text}: {ADVICE}") from error
+
+    def _check_rows(self, file: object) -> None:
         known = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not known:
             return
@@ -180,11 +189,9 @@ class Journal:
         journal.connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)
         try:
             journal._check(file)
-        except (sqlite3.DatabaseError, CheckpointError) as error:
+        except (sqlite3.Error, CheckpointError):
             journal.close()
-            if isinstance(error, sqlite3.OperationalError | CheckpointError):
-                raise
-            raise CheckpointError(f"{file} is no journal of a server, or is damaged ({error})") from error
+            raise
         return journal
 
     def close(self) -> None:

@@ -201,6 +201,8 @@ def _run(folder: Path, record: Record, variables: Variables, users: Users) -> Ru
         stopped = f"still running; round {record.round} was the last to be saved"
     elif status == RUNNING:
         status, stopped = INTERRUPTED, f"interrupted: it was killed; round {record.round} was the last to be saved"
+        if (folder / "journal.sqlite").exists():
+            stopped += " here, and the server's journal may hold later ones: begin the server again"
     own = OWNED.get(record.models) if variables.params else None
     return Run(record.label, record.history, variables, stopped, status, folder, users,
                own=partial(own, variables) if own else None, clients=record.clients,
