@@ -70,7 +70,7 @@ def federated(clients: int, seed: int) -> fl.data.FederatedData:
 def measure(program: Program, rounds: int, chunk: int) -> Measured:
     """Train and time: a first chunk of rounds that also compiles, then the timed ones."""
     state = program.init()
-    before = program.evaluate(state, "test")["accuracy"][0]
+    before = program.evaluate(state, "test")["test_accuracy"][0]
     started = time.perf_counter()
     state, _ = program.advance(state, 0, chunk)
     jax.block_until_ready(state)
@@ -79,7 +79,7 @@ def measure(program: Program, rounds: int, chunk: int) -> Measured:
         state, _ = program.advance(state, first, chunk)
     jax.block_until_ready(state)
     seconds = time.perf_counter() - compiled
-    after, data = program.evaluate(state, "test")["accuracy"][0], program.data
+    after, data = program.evaluate(state, "test")["test_accuracy"][0], program.data
     ranges = data.clients["train"]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     device = program.plan.mesh.devices.flat[0].memory_stats() or {}

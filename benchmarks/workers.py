@@ -16,6 +16,8 @@ import typer
 
 import fedloom as fl
 
+OWN_ON_ALL = "own_on_all_test_accuracy"  # of every worker's own model on everybody's test data
+
 
 def main(
     workers: Annotated[str, typer.Option(help="how many, comma-separated")] = "16,128,1152",
@@ -40,7 +42,7 @@ def main(
             "models_bytes": many * program.message.up,
             "peak_memory_bytes": peak,
             "peak_device_bytes": stats.get("peak_bytes_in_use"),
-            "test_accuracy": float(program.evaluate(state, "test")["accuracy"][0]) if many <= 128 else None,
+            OWN_ON_ALL: float(program.evaluate(state, "test")[OWN_ON_ALL][0]) if many <= 128 else None,
         }
         found.append(row)
         print(f"{many:>6,} workers  {statistics.median(times[1:]):.4f} s a round, {peak / 1e9:.2f} GB", flush=True)

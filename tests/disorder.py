@@ -48,7 +48,7 @@ class Disorder:
         self.connection = database(self)
         self.disk = Memory(lambda _: None)
         target = draw.choice([None, 0.9])
-        self.stop = Stop(draw.choice([2, 1000]), target=target, monitor="clients_accuracy")
+        self.stop = Stop(draw.choice([2, 1000]), target=target, monitor="clients_accuracy" if target else None)
         self.rules = Rules(begin=draw.choice([1, 2]), quorum=draw.choice([0.01, 0.6, 1.0]), deadline=20.0, patience=2.0,
                            norm=draw.choice([1.0, math.inf]), offences=draw.choice([3, 1000]))  # fmt: skip
         self.begin()

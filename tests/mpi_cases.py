@@ -71,7 +71,7 @@ def simulated(experiment: Experiment) -> tuple[Any, dict[str, float]]:
     program = compiled().program(data, experiment.build_task(data), [experiment.build_algorithm()], [experiment.seed])
     state, did = program.advance(cast(program.init(), float), 0, experiment.rounds)
     rough = program.evaluate(state, "test")
-    told = {f"test_{name}": float(value[0]) for name, value in rough.items()}
+    told = {name: float(value[0]) for name, value in rough.items()}
     return member(state, 0).variables, told | {"update_norm": float(did.norm[-1, 0])}
 
 

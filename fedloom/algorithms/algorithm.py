@@ -104,6 +104,11 @@ class Algorithm:
         return self.local.personal
 
     @property
+    def has_shared_model(self) -> bool:
+        """True if there is one complete model that can be used without any client's own layers."""
+        return self.local.has_shared_model
+
+    @property
     def readings(self) -> tuple[Reading, ...]:
         """What is measured of clients' models to weigh their replies."""
         return self.weighting.readings

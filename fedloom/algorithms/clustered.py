@@ -52,6 +52,7 @@ class Clustered:
     stacked = True
     apart = True
     personal = True
+    has_shared_model = False
     has_server = True
     least = 1
 

@@ -50,6 +50,7 @@ class Personalised:
     stacked = True
     apart = True
     personal = True
+    has_shared_model = False
     has_server = False
     pushes = False
 

@@ -178,7 +178,7 @@ def served(
 def planned(experiment: Experiment, rules: Rules, data: FederatedData, blind: bool) -> Course:
     """An experiment as a server's run, if it can be one."""
     with network.extra():
-        from fedloom.federation.course import course
+        from fedloom.federation.course import CLIENTS, OWN_MODELS, course
     for name in ("compute", "users", "engine", "noise", "rotation"):
         experiment.leave_alone(name, "over a network, where clients are real")
     experiment.leave_alone("every", "over a network, where every round is judged")
@@ -187,10 +187,13 @@ def planned(experiment: Experiment, rules: Rules, data: FederatedData, blind: bo
     need = "unit or centred over a network, where nobody sees all data"
     require(experiment.inputs != "standard", "inputs", need, "standard")
     task, stop = experiment.build_task(data), experiment.stop()
-    if blind:
-        stop = dataclasses.replace(stop, monitor="clients_accuracy")
+    algorithm = experiment.build_algorithm()
+    if blind or not algorithm.has_shared_model:
+        prefix = OWN_MODELS if algorithm.personal else CLIENTS
+        if stop.watches and stop.monitor is None:
+            stop = dataclasses.replace(stop, monitor=f"{prefix}accuracy")
     label = f"{task.name} on {experiment.data}, {experiment.algorithm}"
-    algorithm, shown = experiment.build_algorithm(), None if blind else data
+    shown = None if blind else data
     try:
         return course(task, algorithm, seed=experiment.seed, data=shown, stop=stop, rules=rules, label=label,
                       more=about(experiment, data))  # fmt: skip

@@ -20,6 +20,7 @@ from fedloom.cli.shared import DataFolder, Debug, File, Json, Out, Quiet, errors
 from fedloom.errors import CheckpointError, require
 from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
+from fedloom.runs.comparison import comparison
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.lock import alone
 from fedloom.runs.plan import Plan
@@ -88,7 +89,7 @@ def go_sweep(plan: Plan, folder: Path, manner: Manner) -> None:
                 break
     against = ["rounds", *(["bytes"] if costs_differ(runs) else []), *(["clock"] if first.compute else [])]
     plot(runs, against=against, target=first.target, file=folder / FIGURE)
-    table = report.comparison(runs, first.target)
+    table = comparison(runs, first.target)
     tell(manner.quiet, manner.json, [report.as_json(run) for run in runs], table, f"Figure: {folder / FIGURE}")
     leave_if_interrupted(runs, folder)
 

@@ -1,4 +1,4 @@
-"""Evaluate: every metric of a shared model on a part of the data."""
+"""Evaluate: every metric of a shared model on a part of the data; and which models are measured on a part."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
+from fedloom.algorithms import Method
+from fedloom.data.federated import FederatedData
 from fedloom.engines.memory import footprint, peak
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import labels, over_split
 from fedloom.engines.store import Store, row_bytes
+from fedloom.measures import OWN, OWN_ON_ALL, SHARED
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:
@@ -25,6 +28,19 @@ if TYPE_CHECKING:
 
 CACHE, SHARE = 2**24, 0.05  # what a batch may touch: bytes that stay in a CPU's cache; or need: of a GPU's memory
 AMONG = 16  # examples that what a model needs for itself is spread over
+
+
+def measured_models(algorithm: Method, data: FederatedData, part: str) -> tuple[str, ...]:
+    """Return what an algorithm's models are measured as on a part of the data: SHARED, OWN, OWN_ON_ALL.
+
+    Clients' own models are measured on the clients' own examples; on everybody's only where some examples belong to no
+    client, because K models on all clients' examples are K times the work.
+    """
+    found = [SHARED] if algorithm.has_shared_model else []
+    if algorithm.personal:
+        found += [OWN] if part in data.clients and data.clients[part].size.any() else []
+        found += [OWN_ON_ALL] if len(data.central.get(part, ())) else []
+    return tuple(found)
 
 
 @dataclass(frozen=True)

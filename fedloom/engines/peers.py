@@ -27,6 +27,7 @@ from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import each
 from fedloom.local import Sent
+from fedloom.measures import MEAN, Measure
 from fedloom.mixing import Neighbours
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import member as member_of
@@ -113,7 +114,7 @@ class Peers(Program):
             mean = _mean(state.variables)
             for split in splits:
                 each = self.judge.evaluate(mean, split)
-                found |= {f"mean_{split}_{name}": value for name, value in each.items()}
+                found |= {Measure(MEAN, split, name).column: value for name, value in each.items()}
         return found
 
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]

@@ -21,15 +21,16 @@ from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock, Message, Passed
 from fedloom.engines.coordinates import by_coordinates
-from fedloom.engines.evaluate import Judge
+from fedloom.engines.evaluate import Judge, measured_models
 from fedloom.engines.keeping import enter, returned, taken
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import labels, over_clients, over_split, predicted, rows_of
 from fedloom.engines.readings import Worked, measured, readings, seen
 from fedloom.engines.schedule import INIT, cohorts, deal, stream
-from fedloom.engines.store import GLOBAL, NOBODYS, Store, View, is_mixed
+from fedloom.engines.store import EVERYBODYS, GLOBAL, Store, View
 from fedloom.engines.users import users
+from fedloom.measures import OWN, SHARED, Measure
 from fedloom.tasks.task import Task
 from fedloom.trees import nbytes, record
 
@@ -194,17 +195,25 @@ class Program:
         return state, jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *parts)
 
     def evaluate(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
-        """Metric → the mean over all examples of a part, for each experiment. Where clients' models differ, an example
-        is judged by its owner's; where it is nobody's, by everybody's.
+        """Measure models on a part of the data: history column → its value for each experiment.
+
+        The shared model, each client's own model on its own examples, and each client's own model on everybody's have
+        names of their own: see :mod:`fedloom.measures`.
         """
-        if not self.algorithm.personal:
+        found: dict[str, np.ndarray] = {}
+        for models in measured_models(self.algorithm, self.data, split):
+            means = self.means(state, split, models)
+            found |= {Measure(models, split, name).column: value for name, value in means.items()}
+        return found
+
+    def means(self, state: ServerState, split: str, models: str) -> dict[str, np.ndarray]:
+        """Return metric → its value over all examples, for each experiment: of the shared model or of own models."""
+        if models == SHARED:
             return self.judge.evaluate(state.variables, split)
-        sums = {name: value.sum(1) for name, value in self.users(state, split).items()}
-        if is_mixed(self.data, split):
-            beside = self.users(state, NOBODYS + split)
-            sums = {name: value + beside[name].mean(1) for name, value in sums.items()}
+        part = split if models == OWN or split not in self.data.clients else EVERYBODYS + split
+        sums = {name: value.sum(1) for name, value in self.users(state, part).items()}
         means = {name: value / sums["count"] for name, value in sums.items() if name != "count"}
-        return {**means, **self.over_own(state, split)} if self.task.overall else means
+        return {**means, **self.over_own(state, part)} if self.task.overall else means
 
     def measures(self, state: ServerState, splits: Sequence[str]) -> dict[str, np.ndarray]:  # noqa: ARG002
         """What else there is to know of each experiment's state, by name, with the parts of the data to evaluate."""

@@ -78,10 +78,10 @@ class Spread(Program):
         parts = {need.part for need in self.algorithm.readings} | set(self.tested)
         return {part: self.store.view(dealt, part) for part in sorted(parts)}
 
-    def evaluate(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
-        """Metric → the mean over all examples of a part, for each experiment."""
+    def means(self, state: ServerState, split: str, models: str) -> dict[str, np.ndarray]:
+        """Return metric → mean over examples, for each experiment; clients with code of their own measure it."""
         if self.task.client is None:
-            return super().evaluate(state, split)
+            return super().means(state, split, models)
         assert self.crew is not None
         rows = self.data.examples(split)
         pieces = [(split, rows[start : start + JUDGED]) for start in range(0, len(rows), JUDGED)]

@@ -16,8 +16,8 @@ from fedloom.trees import record, static
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, PyTree
 
-GLOBAL = "everybody's test"  # the part of all clients' test examples, whoever asks
-NOBODYS = "nobody's "  # before the name of a part: what of it is nobody's
+EVERYBODYS = "everybody's "  # before the name of a part: all its examples, for every client that asks
+GLOBAL = EVERYBODYS + "test"
 SHARE = 0.4  # of an accelerator's memory that examples may fill
 
 
@@ -107,19 +107,13 @@ def store(data: FederatedData, mesh: Mesh, stream: bool | None) -> Store:
 
 
 def part_of(data: FederatedData, part: str) -> tuple[np.ndarray, Ranges]:
-    """An index, and the range of it that is each client's part; where the part is nobody's or everybody's, all of it
-    for everybody; and what is nobody's of a part that others have some of.
+    """Return an index of examples, and each client's range of it. Of a part that no client has examples of, and of a
+    part under EVERYBODYS, every client has all examples.
     """
     if part in data.clients:
         return data.index, data.clients[part]
-    rows = data.examples("test") if part == GLOBAL else data.central[part.removeprefix(NOBODYS)]
-    rows = np.asarray(rows, np.int32)
+    rows = np.asarray(data.examples(part.removeprefix(EVERYBODYS)), np.int32)
     return rows, Ranges(np.zeros(len(data), np.int32), np.full(len(data), len(rows), np.int32))
-
-
-def is_mixed(data: FederatedData, part: str) -> bool:
-    """Whether some of a part is clients' and some nobody's."""
-    return part in data.clients and len(data.central.get(part, ())) > 0
 
 
 def row_bytes(data: FederatedData) -> int:

@@ -80,9 +80,9 @@ def close(
         ahead, norm, names = arithmetic.skipped(state), 0.0, ()
         metrics = course.evaluate(ahead)
     row = costs(arithmetic, opened, chosen, sent, before) | {"replies": len(names), "void": int(void is not None)}
-    row |= {"seconds": seconds, "update_norm": norm, **metrics, **pooled(chosen)}
-    if stop.target is not None or stop.patience is not None:
-        row.setdefault(stop.monitor, math.nan)  # where nobody has measured it
+    row |= {"seconds": seconds, "update_norm": norm, **metrics, **pooled(chosen, course.prefix)}
+    if stop.watches and stop.monitor:
+        row.setdefault(stop.monitor, math.nan)  # no participant has measured it
     return Done(ahead, Closed(opened.round, *kept(disk, arithmetic, ahead), row), names, void)
 
 
@@ -118,18 +118,23 @@ def written(disk: Disk, schema: Schema, arrays: Mapping[str, np.ndarray]) -> str
     return file
 
 
-def pooled(updates: list[Received]) -> dict[str, float]:
-    """The means of what participants measured on their own examples, of the model that they were sent.
+def pooled(updates: list[Received], prefix: str) -> dict[str, float]:
+    """Return the means of what the round's participants measured before their work, on their own examples.
 
-    Each is that of the participants that told it, so that nobody can hide what others measured.
+    Each mean is over the participants that sent the number, so that no participant can hide what others measured.
+
+    Args:
+        updates: the participants' updates.
+        prefix: what the names of the means begin with: :data:`fedloom.federation.course.CLIENTS` if the participants
+            measured the shared model, :data:`fedloom.federation.course.OWN_MODELS` if each measured its own model.
 
     >>> told = [Received("a", "", 0, 1, {}, {"accuracy": 1.0, "count": 2.0}), Received("b", "", 0, 1, {}, {"count": 5})]
-    >>> pooled(told)
+    >>> pooled(told, "clients_")
     {'clients_accuracy': 0.5}
     """
     counted = [update.measures for update in updates if update.measures.get("count", 0) > 0]
     found = {}
     for name in sorted({name for measures in counted for name in measures} - {"count"})[:NUMBERS]:
         those = [measures for measures in counted if name in measures]
-        found[f"clients_{name}"] = sum(one[name] for one in those) / sum(one["count"] for one in those)
+        found[f"{prefix}{name}"] = sum(one[name] for one in those) / sum(one["count"] for one in those)
     return found

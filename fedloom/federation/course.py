@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,13 +17,17 @@ from fedloom.engines.evaluate import judge
 from fedloom.engines.spreading import Spreading
 from fedloom.engines.station import NativeStation, weights_of
 from fedloom.engines.store import store
-from fedloom.errors import require
+from fedloom.errors import choose, require
 from fedloom.federation.arithmetic import Arithmetic, arithmetic
 from fedloom.federation.rules import Rules
+from fedloom.runs.monitor import columns, default_monitor
 from fedloom.runs.stopping import Stop
 from fedloom.tasks.task import Task
 from fedloom.trees import flatten
 
+CLIENTS, OWN_MODELS = "clients_", "own_clients_"
+"""What the columns begin with that the round's participants measured on their own examples: of the shared model, and,
+where each participant has a model of its own (Ditto, FedPer, FedRep, FedBN), of that."""
 Evaluate = Callable[[ServerState], Mapping[str, float]]
 """A state → what is measured of its model, by name."""
 
@@ -50,6 +54,11 @@ class Course:
     identity: Mapping[str, Any]
     label: str = "a run"
 
+    @property
+    def prefix(self) -> str:
+        """What the columns begin with that participants measured."""
+        return OWN_MODELS if self.arithmetic.algorithm.personal else CLIENTS
+
 
 def course(
     task: Task,
@@ -70,12 +79,17 @@ def course(
     stop, mine = stop or Stop(), arithmetic(task, algorithm, seed)
     if task.client is not None:
         Spreading(1, 1).check(mine.algorithm, native=True, observed=False)
-    judged = data is not None and "test" in data.splits
-    watched = stop.monitor.startswith("clients_") or judged or (stop.target is None and stop.patience is None)
-    require(
-        watched, "data", "with test examples, which target and patience look at", None if data is None else data.name
-    )
-    if stop.target is not None or stop.patience is not None:
+    judged = data is not None and "test" in data.splits and mine.algorithm.has_shared_model
+    prefix = OWN_MODELS if mine.algorithm.personal else CLIENTS
+    if stop.watches and not (stop.monitor or "").startswith(prefix):
+        missing = f"with test examples, which target and patience look at (or monitor {prefix}accuracy)"
+        require(judged, "data", missing, None if data is None else data.name)
+        assert data is not None
+        column = stop.monitor or default_monitor(mine.algorithm, task, data, ("test",))
+        if task.client is None:
+            choose("monitor", column, dict.fromkeys(columns(mine.algorithm, task, data, ("test",))))
+        stop = replace(stop, monitor=column)
+    if stop.watches and stop.monitor:
         require_direction(stop.monitor, task.directions)
     overall = [f"clients_{name}" for name, _ in task.overall]
     one_each = "a metric with one value for each example: no participant sees all predictions of a split"

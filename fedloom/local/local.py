@@ -116,6 +116,11 @@ class Local:
         return False
 
     @property
+    def has_shared_model(self) -> bool:
+        """True if the server's model is complete: no layer of it stays with the clients."""
+        return True
+
+    @property
     def plain(self) -> bool:
         """Whether a step is one along the gradient and nothing else."""
         return False
@@ -244,7 +249,7 @@ def _attribute(name: str) -> property:
     return property(lambda self: getattr(self.inner, name))
 
 
-for _name in ("lr", "decay", "epochs", "batch_size", "passes", "personal", "plain", "corrected"):
+for _name in ("lr", "decay", "epochs", "batch_size", "passes", "personal", "has_shared_model", "plain", "corrected"):
     setattr(Around, _name, _attribute(_name))
 for _name in (
     "rows", "steps", "moves", "taken", "rate", "begun", "ordered", "accumulates", "still", "batch", "keeps", "tells",

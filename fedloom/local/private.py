@@ -49,6 +49,11 @@ class Private(Around):
         """Every client uses its own layers."""
         return True
 
+    @property
+    def has_shared_model(self) -> bool:
+        """False: the server's model lacks the clients' own layers."""
+        return False
+
     def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
         """The inner ones, and those of the epochs before them."""
         return self.inner.steps(n, rows) + self.first * jnp.asarray(-(-n // rows))

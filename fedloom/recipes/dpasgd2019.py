@@ -21,7 +21,7 @@ from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.coupling import effect
 from fedloom.recipes.paper import Paper, effort
 from fedloom.recipes.part import Found, Part, Picture
-from fedloom.recipes.repeated import each, together
+from fedloom.recipes.repeated import measured_accuracies, together
 from fedloom.recipes.ring_balance import final, meaning, percent, reached, saved, whole
 from fedloom.recipes.ring_limits import limits
 from fedloom.recipes.ring_setting import (
@@ -43,6 +43,10 @@ from fedloom.recipes.series import Columns, Kept, Series
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.style import STYLE
+
+VALIDATED = ("own_validation_accuracy", "validation_accuracy")
+"""The columns by which learning rates are chosen: of workers' own models, and of the shared model. Series that were
+recorded before the two had different names hold both under the second."""
 
 
 def timed(seeds: int) -> Callable[[Experiment, Conduct], Columns]:
@@ -118,13 +122,13 @@ def against_time(there: Mapping[str, Kept], target: float) -> Figure:
         panels = {"round": "rounds", "clock no delay": "seconds, no delay", "clock 1 s": "seconds, delays of 1 s"}
         for axes, (column, title) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
             for i, (method, kept) in enumerate(there.items()):
-                places, curves = kept.columns[column][1:], each(kept, "test_accuracy")[:, 1:]  # all begin as one
+                places, curves = kept.columns[column][1:], measured_accuracies(kept)[:, 1:]  # all begin as one
                 band = curves.min(0), curves.max(0)
                 axes.fill_between(places, *band, color=f"C{i}", alpha=0.2, linewidth=0)
                 axes.plot(places, curves.mean(0), color=f"C{i}", label=method)
             axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
             axes.set(xlabel=title, ylabel="accuracy")
-        tops = [float(each(kept, "test_accuracy").max()) for kept in there.values()]
+        tops = [float(measured_accuracies(kept).max()) for kept in there.values()]
         figure.axes[0].set_ylim(target - 0.1, max(tops) + 0.01)
         figure.axes[0].legend(fontsize="small", loc="lower right")
         for axes in figure.axes[1:]:
@@ -224,12 +228,13 @@ def tried(rates: Sequence[float]) -> Callable[[Experiment, Conduct], Columns]:
 
     def make(e: Experiment, conduct: Conduct) -> Columns:
         data, found = federated(e), []
+        column = VALIDATED[0] if e.build_algorithm().personal else VALIDATED[1]
         for lr in rates:
             mine = e.replace(lr=lr)
             work = mine.build_task(data), [mine.build_algorithm()], [SEEDS], mine.settings()
             [run] = conduct.whole(conduct.train(data, *work, [f"learning rate {lr:g}"]))
-            found.append(float("nan") if run.diverged else run.history.best("validation_accuracy"))
-        return {"lr": list(rates), "validation_accuracy": found}
+            found.append(float("nan") if run.diverged else run.history.best(column))
+        return {"lr": list(rates), column: found}
 
     return make
 
@@ -251,7 +256,8 @@ def rates() -> Part:
             for (p, m, _), series in every.items():
                 if p == part and series.name in found.series:
                     columns = found.series[series.name].columns
-                    tries[m] |= zip(columns["lr"], columns["validation_accuracy"], strict=True)
+                    found_rates = next(columns[name] for name in VALIDATED if name in columns)
+                    tries[m] |= zip(columns["lr"], found_rates, strict=True)
             if some := sorted({lr for mine in tries.values() for lr in mine}):
                 lines += ["", f"| {part} | {' | '.join(f'{lr:g}' for lr in some)} |", "|---" * (1 + len(some)) + "|"]
                 lines += [f"| {m} | {' | '.join(reading(mine.get(lr)) for lr in some)} |" for m, mine in tries.items()]

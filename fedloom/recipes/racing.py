@@ -114,7 +114,7 @@ class Course:
         """Run some points side by side, for so many rounds at most."""
         e = self.cell.experiment
         cap = e.rounds if most is None else min(e.rounds, -int(-most // e.every) * e.every)
-        stop = Stop(max(cap, 1), None, target, None)
+        stop = Stop(max(cap, 1), None, target, None, ACCURACY)
         labels = [f"{self.cell.name} {called(point)}" for point in group]
         algorithms, seeds = [self.algorithm(*point) for point in group], [seed for *_, seed in group]
         settings = Settings(stop, ("test",), e.every)

@@ -123,6 +123,19 @@ def last(users: Users, seed: int) -> dict[str, list[float]]:
     return {f"{seed} last {name}": values.tolist() for name, values in kept.items()}
 
 
+def measured_accuracies(kept: Kept) -> np.ndarray:
+    """Return the test accuracy of every seed, one row a seed: of clients' own models on their own data, and of the
+    shared model where clients have none.
+
+    Series that were recorded before the two had different names hold both as ``test_accuracy``.
+
+    >>> measured_accuracies(Kept("a", {"round": [1], "0 own_test_accuracy": [0.5]}, {})).tolist()
+    [[0.5]]
+    """
+    own = each(kept, "own_test_accuracy")
+    return own if len(own) else each(kept, "test_accuracy")
+
+
 def each(kept: Kept, name: str) -> np.ndarray:
     """A column of every seed, one row a seed."""
     found = [values for column, values in kept.columns.items() if column.split(" ", 1)[1:] == [name]]

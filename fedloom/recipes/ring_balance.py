@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedloom.recipes.part import Found
-from fedloom.recipes.repeated import Estimate, each, estimate
+from fedloom.recipes.repeated import Estimate, estimate, measured_accuracies
 from fedloom.recipes.ring_setting import CLOCKS, RIVALS, SETS, named
 from fedloom.recipes.series import Kept
 from fedloom.runs.history import from_rows
@@ -42,7 +42,7 @@ def balance(part: str, mine: str, other: str, found: Found) -> Balance | None:
     shares = tuple(pair[1] for pair in pairs if pair and not np.isnan(pair[1]))
     if len(shares) < len(CLOCKS):
         return None
-    ends = [each(there[m], "test_accuracy")[:, -1] for m in (mine, other)]
+    ends = [measured_accuracies(there[m])[:, -1] for m in (mine, other)]
     equal = {name: estimate(list(a - b)) for name in CLOCKS
              for _, a, b in [accuracies_at_equal_time(there[mine], there[other], name)]}  # fmt: skip
     name = f"{title.split(':')[0]}: {mine} against {other}"
@@ -53,7 +53,7 @@ def accuracies_at_equal_time(one: Kept, other: Kept, clock: str) -> tuple[float,
     """Return the time at which the faster of two runs ends, and the accuracies of both at that time for each seed."""
     times = [np.asarray(kept.columns[f"clock {clock}"]) for kept in (one, other)]
     end = float(min(t[-1] for t in times))
-    values = [np.array([np.interp(end, t, curve) for curve in each(kept, "test_accuracy")])
+    values = [np.array([np.interp(end, t, curve) for curve in measured_accuracies(kept)])
               for t, kept in zip(times, (one, other), strict=True)]  # fmt: skip
     return end, values[0], values[1]
 
@@ -71,7 +71,7 @@ def reached(kept: Kept, target: float, name: str | None = None) -> Estimate | No
     """Return the mean rounds, or seconds by a clock, until a test accuracy; None unless every seed reaches it."""
     places = kept.columns["round" if name is None else f"clock {name}"]
     found = []
-    for curve in each(kept, "test_accuracy"):
+    for curve in measured_accuracies(kept):
         history = from_rows({"round": at, "test_accuracy": a} for at, a in zip(places, curve, strict=True))
         found.append(history.crossing("test_accuracy", target))
     return None if None in found or not found else estimate([f for f in found if f is not None])
@@ -79,7 +79,7 @@ def reached(kept: Kept, target: float, name: str | None = None) -> Estimate | No
 
 def final(kept: Kept) -> Estimate:
     """Return the final accuracy."""
-    return estimate(list(each(kept, "test_accuracy")[:, -1]))
+    return estimate(list(measured_accuracies(kept)[:, -1]))
 
 
 def whole(e: Estimate | None, digits: int = 0) -> str:

@@ -18,6 +18,13 @@ from fedloom.runs.report import headline
 
 ROWS = 20  # workers that are shown, at most
 SPENT = {"training": "train s", "waiting": "wait s", "sent": "sent MB"}
+MEASURED = {
+    **{f"{prefix}_{part}_{metric}": f"{shown}, own data" for prefix in ("own", "user") for part in ("train", "test")
+       for metric, shown in (("loss", "loss"), ("accuracy", "acc."))},
+    **{f"{prefix}test_{metric}": f"{shown}, all data" for prefix in ("own_on_all_", "")
+       for metric, shown in (("loss", "loss"), ("accuracy", "acc."))},
+}  # fmt: skip
+"""Column of the table of workers → its heading."""
 SECONDS = 5.0  # between two lines, where a table cannot be renewed
 
 
@@ -49,12 +56,14 @@ def _title(history: History, rounds: int) -> str:
 
 
 def table(workers: Sequence[dict[str, Any]], title: str = "") -> Table:
-    """Workers, one a row, the first few: how each does on its own examples (for testing, where it has such) and on all
-    test examples, and what it has spent; in the end the mean of the first and the sum of the second.
+    """Return a table with a row for each of the first workers: how its model does on its own examples (its test
+    examples, if it has some) and on everybody's test examples, and what it has spent. The footer holds the mean of
+    what was measured and the sum of what was spent.
     """
-    own = "test" if any("test_loss" in row for row in workers) else "train"
-    called = {f"{own}_loss": "own loss", f"{own}_accuracy": "own acc.", "shared_test_loss": "shared loss",
-              "shared_test_accuracy": "shared acc.", **SPENT}  # fmt: skip
+    called = {**MEASURED, **SPENT}
+    for prefix in ("own", "user"):
+        if any(f"{prefix}_test_loss" in row for row in workers):
+            called = {name: shown for name, shown in called.items() if not name.startswith(f"{prefix}_train")}
     measures = {name: shown for name, shown in called.items() if any(name in row for row in workers)}
     made = Table(title=title, title_justify="left", show_footer=True, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     made.add_column("worker", "all", justify="right")

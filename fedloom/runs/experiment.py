@@ -137,8 +137,12 @@ class Experiment:
         "seconds after which who is lost (or late, with a server) is given up", None, group="Time"
     )
     rounds: int = about("stop after this many rounds", 200, group="Stopping")
-    target: float | None = about("stop when test accuracy reaches this, or none", 0.97, group="Stopping")
+    target: float | None = about("stop when what is monitored reaches this, or none", 0.97, group="Stopping")
     patience: int | None = about("stop after this many rounds without improvement, or none", None, group="Stopping")
+    monitor: str | None = about(
+        "what target and patience look at, such as validation_loss or own_test_accuracy; usual: the accuracy on "
+        "validation data, or else on test data", None, missing="usual", group="Stopping",
+    )  # fmt: skip
     seconds: float | None = about("stop after this many seconds, or none", None, group="Stopping")
     until_bytes: float | None = about("stop when so many bytes have been sent, or none", None, group="Stopping")
     until_clock: float | None = about("stop after so many seconds by the simulated clock", None, group="Stopping")
@@ -179,9 +183,6 @@ class Experiment:
         choose("neighbours", self.neighbours, WEIGHTS)
         for split in self.splits:
             choose("evaluate", split, dict.fromkeys(("train", "validation", "test")))
-        if self.target is not None or self.patience is not None:
-            needed = "with test, which target and patience look at (or set those to none)"
-            require("test" in self.splits, "evaluate", needed, self.evaluate)
         if self.algorithm == "fedsgd":
             require(self.epochs == 1, "epochs", "1 with algorithm fedsgd", self.epochs)
             require(self.batch_size in (None, 10), "batch_size", "all with algorithm fedsgd", self.batch_size)
@@ -366,7 +367,7 @@ class Experiment:
         kept = ("batch_size", "lr", "decay", "optimizer", "compute")
         plain = {f.name: f.default for f in dataclasses.fields(self)
                  if f.metadata["group"] in ("Algorithm", "Time") and f.name not in kept}  # fmt: skip
-        never = dict.fromkeys(("target", "patience", "seconds", "until_bytes", "until_clock"))
+        never = dict.fromkeys(("target", "patience", "monitor", "seconds", "until_bytes", "until_clock"))
         until: dict[str, Any] = {"rounds": passes, "every": 1, **never}
         decay = max(self.decay ** (1 / per_round), sys.float_info.min)  # so small that the second pass has the rate 0
         how = {"algorithm": "central", "fraction": 1.0, "users": "no", "decay": decay}
@@ -388,7 +389,7 @@ class Experiment:
 
     def stop(self) -> Stop:
         """When the run has done enough."""
-        limits = self.rounds, self.seconds, self.target, self.patience
+        limits = self.rounds, self.seconds, self.target, self.patience, self.monitor
         return Stop(*limits, until_bytes=self.until_bytes, until_clock=self.until_clock)
 
     @property

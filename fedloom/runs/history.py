@@ -22,7 +22,9 @@ class History:
 
     Every row has ``round``, ``seconds``, ``steps`` (local steps so far), ``bytes_up`` (what all clients together sent
     so far), ``bytes_down`` (what a server sent them), ``update_norm`` (of the last round) and, for each part of the
-    data that was evaluated, its metrics: ``test_accuracy``, ``train_loss`` and so on.
+    data that was evaluated, its metrics: ``test_accuracy``, ``train_loss`` and so on are of the shared model. Where
+    clients' models differ, ``own_test_accuracy`` is of each client's own model on its own data, and
+    ``own_on_all_test_accuracy`` of each client's own model on everybody's: see :mod:`fedloom.measures`.
 
     Arguments:
         rows: the evaluations.

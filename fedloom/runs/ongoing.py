@@ -117,12 +117,13 @@ class Ongoing:
 
     def record(self, state: ServerState, did: Rounds | None) -> None:
         """Evaluate, and add a row to every history that goes on."""
-        measured = {split: self.program.evaluate(state, split) for split in self.settings.splits}
-        others = self.program.measures(state, self.settings.splits)
+        parts = [self.program.evaluate(state, split) for split in self.settings.evaluated]
+        measured = {name: values for part in parts for name, values in part.items()}
+        others = self.program.measures(state, self.settings.evaluated)
         seconds = time.perf_counter() - self.began
         for i in self.active:
             history, at = self.histories[i], self.inside.index(i)
-            metrics = {f"{s}_{name}": float(v[at]) for s, values in measured.items() for name, v in values.items()}
+            metrics = {name: float(values[at]) for name, values in measured.items()}
             row = {**costs(self.program, state, did, history, at), "seconds": seconds, **metrics}
             row |= {name: float(values[at]) for name, values in others.items()}
             if self.program.clock:

@@ -22,9 +22,11 @@ from fedloom.mixing import Gossip
 from fedloom.mixing.mixer import Identity
 from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment
+from fedloom.runs.monitor import watching
 from fedloom.runs.prepare import federated
 from fedloom.runs.restore import identities
 from fedloom.runs.selection import lasts, roster
+from fedloom.runs.settings import Settings
 from fedloom.tasks import Task
 
 
@@ -84,6 +86,7 @@ class Prepared:
         exchange: what this rank does.
         rounds: how many there are at most.
         identity: what makes the run this run and no other.
+        settings: when it stops, and what is evaluated.
     """
 
     experiment: Experiment
@@ -92,6 +95,7 @@ class Prepared:
     exchange: Exchange
     rounds: int
     identity: dict[str, Any]
+    settings: Settings
 
     @property
     def label(self) -> str:
@@ -134,13 +138,14 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     called = ", ".join([experiment.algorithm, *ways])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)
+    settings = watching(experiment.settings(), algorithm, task, data)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
     way = Served if isinstance(algorithm, Algorithm) else Along
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)
     among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
     rounds = lasts(order.selection, len(data), workers, experiment.rounds)
     [who] = identities(data, task, [algorithm], [seed])
-    return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among})
+    return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among}, settings)
 
 
 def supported(algorithm: Method, task: Task, called: str) -> None:

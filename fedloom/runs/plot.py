@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedloom.errors import FedloomError, UnknownName, choose, require
+from fedloom.measures import LABELS, MEAN, OWN, OWN_ON_ALL, SHARED, Measure, parse
 from fedloom.runs.history import AGAINST, History
 from fedloom.runs.seed_group import LabelledRun, group_seeds
 from fedloom.style import COLOURS, STYLE, logarithmic, save
@@ -22,6 +23,8 @@ AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds
 INSIDE = 8  # lines of a legend that fit into a panel
 FEW = 20  # a run of fewer evaluations is shown whole, but for the untrained model
 DASHES = {"test": "-", "validation": "-.", "train": "--"}
+PANELS = (SHARED, OWN, OWN_ON_ALL)
+"""Whose models have panels of their own."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ def plot(
     are one curve, the mean at equal rounds of the best so far, with the curve of each seed faint behind it. All other
     runs have a curve each. Where labels are equal, the settings that differ are added to them.
 
+    The shared model, clients' own models on their own data and clients' own models on everybody's data have a panel
+    each: numbers of different models or different data never share an axis.
+
     Arguments:
         runs: runs; or (label, history) pairs, whose settings are not known, so that each is a curve of its own.
         metrics: such as ``accuracy`` and ``loss``; or whatever else a history has, such as ``update_norm`` and, without
@@ -65,12 +71,14 @@ def plot(
     """
     lines = merge_seeds(runs)
     with mpl.rc_context(STYLE):
-        panels = list(itertools.product(metrics, against))
-        rows, columns = (1, len(metrics)) if len(against) == 1 else (len(metrics), len(against))
+        measured = [(metric, models) for metric in metrics for models in kinds(lines, metric)]
+        panels = list(itertools.product(measured, against))
+        rows, columns = (1, len(measured)) if len(against) == 1 else (len(measured), len(against))
         figure = Figure(figsize=(5.2 * columns, 3.8 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
-        for axes, (metric, x) in zip(grid.flat, panels, strict=True):
-            _panel(axes, lines, metric, x)
+        for axes, ((metric, models), x) in zip(grid.flat, panels, strict=True):
+            _check(lines, metric, x)
+            _panel(axes, lines, metric, models, x)
             if target is not None and metric == "accuracy":
                 axes.axhline(target, color="grey", linewidth=0.8, linestyle=":")
         if meaning := _faint(lines, metrics):
@@ -78,7 +86,8 @@ def plot(
         if len(grid[0, 0].get_legend_handles_labels()[0]) > INSIDE:
             figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
         else:
-            grid[0, 0].legend(loc="lower right", fontsize="small", frameon=True, framealpha=0.8, edgecolor="none")
+            for axes in grid.flat if len(measured) > len(metrics) else [grid[0, 0]]:
+                axes.legend(loc="lower right", fontsize="small", frameon=True, framealpha=0.8, edgecolor="none")
         if file:
             save(figure, file)
     return figure
@@ -93,39 +102,45 @@ def merge_seeds(runs: Sequence[tuple[str, History] | LabelledRun]) -> list[Line]
 def _faint(lines: Sequence[Line], metrics: Sequence[str]) -> str:
     """The meaning of faint curves, if any are drawn."""
     histories = [history for line in lines for history in line.histories]
-    if not any(_splits(history, metric) for history in histories for metric in metrics):
+    if not any(_splits(history, models, metric) for history in histories for metric in metrics for models in PANELS):
         return ""
     if len(lines) < len(histories):
         return "bold: mean of the best so far, faint: each seed's"
     return "bold: best so far, faint: as measured" if len(histories) > 1 else "faint: as measured"
 
 
-def _splits(history: History, metric: str) -> list[str]:
-    """The parts of the data on which a history has a metric."""
-    return [split for split in DASHES if f"{split}_{metric}" in history.columns]
-
-
-def _panel(axes: Any, lines: Sequence[Line], metric: str, x: str) -> None:
-    """Draw one metric against one abscissa."""
-    choose("against", x, AGAINST)
+def kinds(lines: Sequence[Line], metric: str) -> list[str]:
+    """Return whose models a metric is measured of in some runs; the metric has a panel for each."""
     every = [history for line in lines for history in line.histories]
-    parts = {split for history in every for split in _splits(history, metric)}
-    _check(lines, metric, x)
+    return [models for models in PANELS if any(_splits(history, models, metric) for history in every)] or [SHARED]
+
+
+def _splits(history: History, models: str, metric: str) -> list[str]:
+    """Return the parts of the data on which a history has a metric of some models."""
+    return [split for split in DASHES if Measure(models, split, metric).column in history.columns]
+
+
+def _panel(axes: Any, lines: Sequence[Line], metric: str, models: str, x: str) -> None:
+    """Draw one metric of some models against one abscissa."""
+    every = [history for line in lines for history in line.histories]
+    parts = {split for history in every for split in _splits(history, models, metric)}
     alone = len(every) == 1
     for colour, line in zip(colours(len(lines)), lines, strict=True):
         label, histories = line.label, line.histories
-        for j, split in enumerate(_splits(histories[0], metric)):
+        for j, split in enumerate(_splits(histories[0], models, metric)):
             style = {"color": f"C{j}" if alone else colour, "linestyle": "-" if alone else DASHES[split]}
             shown = f"{split}, best so far" if alone else f"{label}: {split}" if len(parts) > 1 else label
-            _curve(axes, histories, f"{split}_{metric}", x, shown, style)
+            _curve(axes, histories, Measure(models, split, metric).column, x, shown, style)
         if metric in others(histories[0]):
             measured = [(h.along("rounds"), abscissa(h, x), h.column(metric)) for h in histories]
             axes.plot(*mean_curve(measured), label=label, linewidth=1.8, color=colour)
     whose = "".join(f"{split} " for split in parts) if len(parts) == 1 and not alone else ""
-    axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " "))
+    only = models == SHARED and kinds(lines, metric) == [SHARED]
+    axes.set(xlabel=AXES[x], ylabel=whose + metric.replace("_", " ") + ("" if only else f",\n{LABELS[models]}"))
     if metric == "accuracy":
         low = usual if max(map(len, every)) >= FEW else least
-        lowest = min(low(h, c) for h in every for c in h.columns if c.endswith("accuracy"))
+        shown_columns = [(h, Measure(models, s, metric).column) for h in every for s in _splits(h, models, metric)]
+        lowest = min(low(history, column) for history, column in shown_columns)
         axes.set_ylim(max(0.0, lowest - 0.12), 1.005)
     if metric == "loss":
         logarithmic(axes)
@@ -145,10 +160,11 @@ def least(history: History, name: str) -> float:
 
 def _check(lines: Sequence[Line], metric: str, x: str) -> None:
     """Raise an error unless every run has the metric and the abscissa."""
+    choose("against", x, AGAINST)
     every = [history for line in lines for history in line.histories]
-    has = lambda h: bool(_splits(h, metric)) or metric in others(h)  # noqa: E731
+    has = lambda h: any(_splits(h, models, metric) for models in PANELS) or metric in others(h)  # noqa: E731
     if not any(map(has, every)):
-        known = {c.split("_", 1)[1] for h in every for c in h.columns if c.split("_")[0] in DASHES}
+        known = {one.metric for h in every for c in h.columns if (one := parse(c)) and one.models in PANELS}
         raise UnknownName("metric", metric, known.union(*(others(h) for h in every)))
     lacking = [line.label for line in lines if not all(map(has, line.histories))]
     require(not lacking, "metric", f"one that all runs have, unlike {' and '.join(lacking)}", metric)
@@ -205,7 +221,8 @@ def colours(many: int) -> list[Any]:
 def others(history: History) -> set[str]:
     """The columns of a history that are neither of a part of the data nor what curves are drawn against."""
     known = {*AGAINST.values(), "bytes_up", "bytes_down"}
-    return {name for name in history.columns if name not in known and name.split("_")[0] not in DASHES}
+    return {name for name in history.columns if name not in known
+            and ((measure := parse(name)) is None or measure.models == MEAN)}  # fmt: skip
 
 
 def abscissa(history: History, x: str) -> np.ndarray:

@@ -109,7 +109,7 @@ class Attendance:
             raise Refused(start[0])
         self.exchange = self.prepared.exchange
         self.history = History(better=self.prepared.directions)
-        self.stop = replace(self.prepared.experiment.stop(), rounds=self.prepared.rounds)
+        self.stop = replace(self.prepared.settings.stop, rounds=self.prepared.rounds)
         self.stored = found[start[1]] if start[1] is not None else None
 
     def kept(self) -> dict[int, checkpoint.Checkpoint]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from fedloom.data.partition.partition import counted
+from fedloom.measures import LABELS, OWN, PARTS, SHARED, Measure, parse
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
-from fedloom.runs.seed_group import group_seeds
 from fedloom.runs.stopping import Stop
 
+SHARED_TEST = "test_accuracy"
 LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
+
+
+def precedence(metric: str) -> int:
+    """Return the place of a metric in tables: accuracy, loss, then others."""
+    return {"accuracy": 0, "loss": 1}.get(metric, 2)
 
 
 @contextmanager
@@ -60,31 +67,32 @@ def speed(histories: Sequence[History]) -> str:
 
 
 def headline(histories: Sequence[History]) -> str:
-    """The accuracies as they are; of several experiments, the best."""
-    names = [n for n in histories[0].columns if n.endswith("_accuracy") and not n.startswith("users_")]
-    values = [f"{n.removesuffix('_accuracy')} {max(h.last(n) for h in histories):.2%}" for n in reversed(names)]
-    return ("best " if len(histories) > 1 else "") + "  ".join(values)
+    """Return the accuracies of the last round; of several experiments, the highest."""
+    names = [name for name in histories[0].columns if (found := parse(name)) and found.metric == "accuracy"]
+    told = {name: name.removesuffix("_accuracy").replace("_", " ") for name in names}
+    values = [f"{shown} {max(h.last(name) for h in histories):.2%}" for name, shown in reversed(told.items())]
+    return ("highest " if len(histories) > 1 else "") + "  ".join(values)
 
 
 def summary(run: Run) -> Group:
-    """One run: its name, a table of each part of the data, last and best, and what it cost."""
+    """Describe one run: its name, a table of what was measured in the last round, and what it cost."""
     history = run.history
+    measured = measures(history)
+    metrics = sorted(dict.fromkeys(one.metric for one in measured), key=precedence)
     table = Table()
-    for name, side in (("", "left"), ("accuracy", "right"), ("best", "right"), ("loss", "right"), ("best", "right")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for split in ("train", "validation", "test"):
-        if f"{split}_accuracy" in history.columns:
-            accuracy, loss = f"{split}_accuracy", f"{split}_loss"
-            table.add_row(split, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
-                          f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
+    table.add_column("last round")
+    for metric in metrics:
+        table.add_column(metric.replace("_", " "), justify="right")
+    for models, part in dict.fromkeys((one.models, one.part) for one in measured):
+        columns = [Measure(models, part, metric).column for metric in metrics]
+        name = part if models == SHARED else f"{part}, {LABELS[models]}"
+        table.add_row(name, *(shown(history, column) for column in columns))
     for moment, name in (("before", "before fitting"), ("after", "after fitting")):
-        accuracy, loss = f"users_{moment}_accuracy", f"users_{moment}_loss"
-        if accuracy in history.columns:
-            told = f"{of_users(history)}, {name}"
-            table.add_row(told, f"{history.last(accuracy):.2%}", f"{history.best(accuracy):.2%}",
-                          f"{history.last(loss):.4f}", f"{history.best(loss):.4f}")  # fmt: skip
-            worst = f"{accuracy}_worst"
-            table.add_row("  the worst tenth", f"{history.last(worst):.2%}", f"{history.best(worst):.2%}", "", "")
+        columns = [f"users_{moment}_{metric}" for metric in metrics]
+        if any(column in history.columns for column in columns):
+            table.add_row(f"{of_users(history)}, {name}", *(shown(history, column) for column in columns))
+            worst = [f"{column}_worst" if column.endswith("accuracy") else "" for column in columns]
+            table.add_row("  the worst tenth", *(shown(history, column) for column in worst))
     moved = history.last("bytes_up") + history.last("bytes_down")
     cost = (
         f"{counted(int(history.last('round')), 'round', 'rounds')}, "
@@ -94,7 +102,41 @@ def summary(run: Run) -> Group:
     if "clock" in history.columns:
         busiest = history.last("busiest_bytes") / 1e6
         cost += f"; by the clock {history.last('clock'):,.1f} s, {busiest:,.1f} MB through the busiest link"
-    return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, Text(cost, style="dim"))
+    told = [best] if (best := best_on_validation(history)) else []
+    return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, *map(Text, told), Text(cost, style="dim"))
+
+
+def measures(history: History) -> list[Measure]:
+    """Return what a history says of models: the shared model first; the training part first."""
+    found = [measure for name in history.columns if (measure := parse(name))]
+    return sorted(found, key=lambda one: (list(LABELS).index(one.models), PARTS.index(one.part)))
+
+
+def shown(history: History, column: str) -> str:
+    """Return the last value of a column as text; nothing if there is no such column."""
+    return show(column, history.last(column)) if column in history.columns else ""
+
+
+def show(column: str, value: float) -> str:
+    """Return a value as text: an accuracy as a percentage.
+
+    >>> show("test_accuracy", 0.5), show("test_loss", 0.5)
+    ('50.00%', '0.5000')
+    """
+    return f"{value:.2%}" if "accuracy" in column else f"{value:.4f}"
+
+
+def best_on_validation(history: History) -> str:
+    """Return a sentence on the round that is best on validation data, if there is such data."""
+    for one in sorted(measures(history), key=lambda one: (precedence(one.metric), one.models != OWN)):
+        if one.part == "validation" and history.direction(one.column):
+            at = int(np.argmax(history.column(one.column) == history.best(one.column)))
+            row, test = history.rows[at], replace(one, part="test")
+            beside = (
+                f"; {test.label} in that round: {show(test.column, row[test.column])}" if test.column in row else ""
+            )
+            return f"Best {one.label}: {show(one.column, row[one.column])}, in round {int(row['round']):,}{beside}."
+    return ""
 
 
 def of_users(history: History) -> str:
@@ -105,7 +147,7 @@ def of_users(history: History) -> str:
 
 
 def beside(federated: Run, central: Run, passes: float, decays: tuple[float, float] = (1.0, 1.0)) -> str:
-    """Compare the test accuracies of a federated run and of the same model trained on the union of all data.
+    """Compare the last test accuracies of a federated run and of the same model trained on the union of all data.
 
     Args:
         federated: the federated run.
@@ -113,59 +155,31 @@ def beside(federated: Run, central: Run, passes: float, decays: tuple[float, flo
         passes: the passes over all clients' data that the federated run made.
         decays: of the learning rate, a round of the federation and a pass over the union.
     """
-    told, epochs = [], int(central.history.last("round"))
-    for how, run in ((f"federated, {passes:.3g} passes over the data,", federated),
-                     (f"on the union, {counted(epochs, 'pass', 'passes')},", central)):  # fmt: skip
-        if "test_accuracy" not in run.history.columns:
-            return "Evaluate the test part to compare the two."
-        last, best = run.history.last("test_accuracy"), run.history.best("test_accuracy")
-        told.append(f"{how} {last:.2%} (best {best:.2%})")
+    epochs = int(central.history.last("round"))
+    names = [one.column for one in measures(federated.history) if (one.part, one.metric) == ("test", "accuracy")]
+    if not names or SHARED_TEST not in central.history.columns:
+        return "Evaluate the test part to compare the two."
+    mine = ", ".join(f"{federated.history.last(name):.2%}{of_models(name)}" for name in names)
+    how = f"on the union, {counted(epochs, 'pass', 'passes')}, {central.history.last(SHARED_TEST):.2%}"
     slower = f" The learning rate decays over the same work: by {decays[0]:g} a round, {decays[1]:.4g} a pass."
-    return f"Test accuracy: {'; '.join(told)}.{slower if decays[0] != 1 else ''}"
+    told = f"Test accuracy in the last round: federated, {passes:.3g} passes over the data, {mine}; {how}."
+    return f"{told}{slower if decays[0] != 1 else ''}"
 
 
-def comparison(runs: Sequence[Run], target: float | None) -> Table:
-    """Several runs in a table, the best first; those that differ in their seeds alone are one line, with the mean and
-    the deviation of their best, and the mean rounds to the target of those that got there. What they cost is the mean.
-    """
-    together = {group.label: [runs[i] for i in group.indices] for group in group_seeds(runs)}
-    best = {label: [run.history.best("test_accuracy") for run in mine] for label, mine in together.items()}
-    timed = "clock" if all("clock" in run.history.columns for run in runs) else "seconds"
-    odd = [run for run in runs if not run.stopped.startswith("did ") and " reached " not in run.stopped]
-    notes = ["±: the deviation over seeds"] if len(together) < len(runs) else []
-    notes += ["seconds include compiling, which the first run of a program does"] if timed == "seconds" else []
-    many, told = counted(len(runs), "experiment", "experiments"), "; ".join(notes)
-    table = Table(title=many, title_justify="left", caption=told, caption_justify="left")
-    table.add_column("experiment")
-    heads = ["best test", *([f"to {target:.4g}"] if target else []), "rounds", "MB", timed]
-    for name in heads:
-        table.add_column(name, justify="right", no_wrap=True)
-    if odd:
-        table.add_column("stopped")
-    for label in sorted(together, key=lambda label: -float(np.mean(best[label]))):
-        mine = together[label]
-        spread = f" ± {np.std(best[label], ddof=1):.2%}" if len(mine) > 1 else ""
-        mean = {name: np.mean([run.history.last(name) for run in mine]) for name in ("round", timed)}
-        sent = np.mean([run.history.last("bytes_up") + run.history.last("bytes_down") for run in mine]) / 1e6
-        cells = [label, f"{np.mean(best[label]):.2%}{spread}", *([to_target(mine, target)] if target else [])]
-        cells += [f"{mean['round']:.4g}", f"{sent:,.1f}", f"{mean[timed]:,.1f}"]
-        ends = dict.fromkeys(run.stopped.split(":")[0].split(";")[0] for run in mine if run in odd)
-        table.add_row(*cells, *([", ".join(ends)] if odd else []))
-    return table
-
-
-def to_target(runs: Sequence[Run], target: float) -> str:
-    """The mean rounds to a target, and of how many runs, if not all got there."""
-    reached = [n for run in runs if (n := run.history.reached("test_accuracy", target)) is not None]
-    if not reached:
-        return "–"
-    return f"{np.mean(reached):.4g}" + (f" ({len(reached)} of {len(runs)})" if len(reached) < len(runs) else "")
+def of_models(column: str) -> str:
+    """Return whose models a column is about, in brackets; nothing for the shared model."""
+    measure = parse(column)
+    return f" ({LABELS[measure.models]})" if measure and measure.models != SHARED else ""
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """One run as what a script wants: its last row and where it is kept."""
+    """Return one run as a script wants it: its last row, the extremes of what was measured, and its folder.
+
+    The largest accuracy of all rounds is ``max_over_rounds_test_accuracy``, the smallest loss
+    ``min_over_rounds_test_loss``: on test data neither says how good the model of a chosen round is.
+    """
     last = dict(run.history.rows[-1])
-    best = {f"best_{n}": run.history.best(n) for n in run.history.columns if run.history.direction(n)}
+    ranked = [one.column for one in measures(run.history) if run.history.direction(one.column)]
+    found = {f"{'max' if run.history.rises(n) else 'min'}_over_rounds_{n}": run.history.best(n) for n in ranked}
     kept = str(run.directory) if run.directory else None
-    how = {"status": run.status, "stopped": run.stopped, "diverged": run.diverged}
-    return {"label": run.label, **how, "directory": kept, **last, **best}
+    return {"label": run.label, "stopped": run.stopped, "diverged": run.diverged, "directory": kept, **last, **found}

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.errors import CheckpointError, require
+from fedloom.measures import MEAN, parse
+from fedloom.runs.history import History
 from fedloom.runs.record import Record
 from fedloom.runs.settings import Settings
 
@@ -35,8 +37,17 @@ def check_resumption(
     if differs:
         text = f"{folder} holds {record.label!r} at round {record.round:,}, with other settings ({differs})"
         raise CheckpointError(f"{text}: go on with those, or choose another folder")
+    monitor, rows = settings.stop.monitor, record.history
+    if settings.stop.watches and len(rows) and monitor not in rows.columns:
+        text = f"{folder} holds rounds in which {monitor}, which is monitored, was not measured"
+        raise CheckpointError(f"{text}: monitor one of {', '.join(ranked(rows))}, or choose another folder")
     done = f"at least {record.round:,}, which are done already in {folder} (choose another folder to begin anew)"
     require(allows_fewer_rounds or settings.stop.rounds >= record.round, "rounds", done, settings.stop.rounds)
+
+
+def ranked(history: History) -> list[str]:
+    """Return the columns of a history that can be monitored."""
+    return [name for name in history.columns if (one := parse(name)) and one.models != MEAN]
 
 
 def comparable(label: str, recorded: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from fedloom.algorithms import Method
 from fedloom.combine.weighting import with_directions
 from fedloom.data import FederatedData
-from fedloom.direction import require_direction
 from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
-from fedloom.errors import DivergedError, UnknownName, choose, require, whole
-from fedloom.runs.checks import check, check_kinds, measured
+from fedloom.errors import DivergedError, UnknownName, require, whole
+from fedloom.runs.checks import check, check_kinds
 from fedloom.runs.lock import alone
+from fedloom.runs.monitor import watching
 from fedloom.runs.ongoing import Ongoing, Race, Watch
 from fedloom.runs.restore import identities, restore
 from fedloom.runs.result import Run
@@ -35,7 +35,7 @@ def run(
     target: float | None = None,
     patience: int | None = None,
     seconds: float | None = None,
-    monitor: str = "test_accuracy",
+    monitor: str | None = None,
     until_bytes: float | None = None,
     until_clock: float | None = None,
     evaluate: str | Sequence[str] = ("train", "test"),
@@ -55,8 +55,10 @@ def run(
         task: what is learned.
         algorithm: how.
         rounds, target, patience, seconds, until_bytes, until_clock: when to stop; see :class:`fedloom.runs.Stop`.
-        monitor: the measure that target and patience look at; where numbers are predicted, ``test_error`` or a loss.
-        evaluate: the parts of the data on which models are evaluated.
+        monitor: the column of the history that target and patience look at, such as ``validation_loss``; by default
+            the accuracy on validation data, or on test data where there is no validation data. Where clients' models
+            differ, that of their own models, ``own_validation_accuracy``: see :mod:`fedloom.measures`.
+        evaluate: the parts of the data on which models are evaluated; the part that is monitored is so in any case.
         every: rounds between evaluations.
         seed: of everything random in the run.
         users: whether each client of an evaluated round is measured on its own test data (everybody's, where clients
@@ -101,19 +103,9 @@ def train(
     whole("every", settings.every, 1)
     for seed in seeds:
         whole("seed", seed, 0, 2**32 - 1)
-    stop, watched = settings.stop, settings.stop.monitor.split("_")[0]
-    watching = stop.target is not None or stop.patience is not None
-    timed = stop.until_clock is None or settings.clock is not None
-    require(timed, "until_clock", "left alone without a clock", stop.until_clock)
-    need = "a part of the data and a measure, such as test_accuracy"
-    require(watched in data.splits or not watching, "monitor", need, stop.monitor)
-    require(watched in settings.splits or not watching, "evaluate", f"with {watched}, for the target", settings.splits)
-    if watching and not task.client:
-        metrics = [*measured(task, data), *(name for name, _ in task.overall)]
-        measures = [f"{split}_{metric}" for split in settings.splits for metric in metrics]
-        choose("monitor, which target and patience look at,", stop.monitor, dict.fromkeys(measures))
-    if watching:
-        require_direction(stop.monitor, task.directions)
+    timed = settings.stop.until_clock is None or settings.clock is not None
+    require(timed, "until_clock", "left alone without a clock", settings.stop.until_clock)
+    settings = watching(settings, algorithms[0], task, data)
     algorithms = [with_directions(algorithm.sized(len(data)), task.directions) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedloom.engines.clock import Clock
+from fedloom.measures import parse
 from fedloom.runs.stopping import Stop
 
 
@@ -15,7 +16,7 @@ class Settings:
 
     Args:
         stop: when they stop.
-        splits: the parts of the data on which models are evaluated.
+        splits: the parts of the data on which models are to be evaluated.
         every: rounds between evaluations.
         save_seconds: seconds between checkpoints.
         users: whether each client of an evaluated round is measured before and after its work.
@@ -30,6 +31,12 @@ class Settings:
     users: bool = False
     clock: Clock | None = None
     until: float = float("inf")
+
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The parts of the data on which models are evaluated: those asked for, and the part that is monitored."""
+        monitored = parse(self.stop.monitor) if self.stop.watches and self.stop.monitor else None
+        return tuple(dict.fromkeys([*self.splits, *([monitored.part] if monitored else [])]))
 
     def recorded(self) -> dict[str, Any]:
         """Return the settings that decide what a history holds: a run in a folder goes on with the same ones."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from fedloom.data.partition.partition import counted
 from fedloom.direction import metric_of
-from fedloom.errors import number, whole
+from fedloom.errors import number, require, whole
+from fedloom.measures import label
 from fedloom.runs.history import History
 
 
@@ -21,7 +22,8 @@ class Stop:
         seconds: after this many seconds.
         target: when the monitored measure reaches this.
         patience: when the monitored measure has not improved for this many rounds.
-        monitor: the measure that target and patience look at.
+        monitor: the column of the history that target and patience look at; by default the accuracy on validation
+            data, or on test data where there is no validation data.
         until_bytes: when so many bytes have been sent, both ways.
         until_clock: when so many seconds have passed by the simulated clock.
 
@@ -33,7 +35,7 @@ class Stop:
     seconds: float | None = None
     target: float | None = None
     patience: int | None = None
-    monitor: str = "test_accuracy"
+    monitor: str | None = None
     until_bytes: float | None = None
     until_clock: float | None = None
 
@@ -44,18 +46,25 @@ class Stop:
                 number(name, getattr(self, name), "above 0", lambda value: value > 0)
         if self.patience is not None:
             whole("patience", self.patience, 1)
+        need = "left alone without a target or patience, which look at it"
+        require(self.monitor is None or self.watches, "monitor", need, self.monitor)
         if self.target is not None:
-            share = metric_of(self.monitor) == "accuracy"
+            share = self.monitor is not None and metric_of(self.monitor) == "accuracy"
             need = "between 0 and 1, such as 0.97" if share else "a number"
             number("target", self.target, need, lambda target: not share or 0 <= target <= 1)
 
+    @property
+    def watches(self) -> bool:
+        """True if a column of the history is monitored."""
+        return self.target is not None or self.patience is not None
+
     def reason(self, history: History) -> str | None:
         """Why the run should stop now, or ``None`` if it should go on."""
-        row = history.rows[-1]
+        row, monitor = history.rows[-1], self.monitor or ""
         if self.target is not None:
-            value = history.last(self.monitor)
-            if value >= self.target if history.rises(self.monitor) else value <= self.target:
-                return f"{self.monitor.replace('_', ' ')} reached {self.target:g}"
+            value = history.last(monitor)
+            if value >= self.target if history.rises(monitor) else value <= self.target:
+                return f"{label(monitor)} reached {self.target:g}"
         if row["round"] >= self.rounds:
             return f"did {counted(int(row['round']), 'round', 'rounds')}"
         if self.seconds is not None and row["seconds"] >= self.seconds:
@@ -65,7 +74,7 @@ class Stop:
         if self.until_clock is not None and row["clock"] >= self.until_clock:
             return f"took {self.until_clock:g} seconds by the clock"
         if self.patience is not None:
-            best = int(np.argmax(history.column(self.monitor) == history.best(self.monitor)))
+            best = int(np.argmax(history.column(monitor) == history.best(monitor)))
             if row["round"] - history.rows[best]["round"] >= self.patience:
-                return f"{self.monitor.replace('_', ' ')} has not improved for {self.patience:,} rounds"
+                return f"{label(monitor)} has not improved for {self.patience:,} rounds"
         return None

@@ -70,7 +70,7 @@ def sweep(
     target: float | None = None,
     patience: int | None = None,
     seconds: float | None = None,
-    monitor: str = "test_accuracy",
+    monitor: str | None = None,
     until_bytes: float | None = None,
     until_clock: float | None = None,
     evaluate: str | Sequence[str] = ("test",),

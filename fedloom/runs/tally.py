@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fedloom.engines.evaluate import measured_models
 from fedloom.engines.exchange import Served
-from fedloom.engines.store import GLOBAL, NOBODYS, is_mixed
+from fedloom.engines.store import EVERYBODYS, GLOBAL
+from fedloom.measures import OWN, OWN_ON_ALL, PREFIXES, SHARED, Measure
 from fedloom.runs.history import History
 from fedloom.runs.order import Prepared
 
@@ -49,20 +51,41 @@ def report(prepared: Prepared, round: int, asked: bool) -> Report:
 
 
 def measured(prepared: Prepared, round: int) -> Measured:
-    """How this rank's workers do: on their own examples, on those that are nobody's, and on all test examples."""
-    data, exchange, users = prepared.data, prepared.exchange, prepared.users(round)
+    """Measure this rank's workers: their models on the examples of their users, and on everybody's."""
+    exchange, users = prepared.exchange, prepared.users(round)
     theirs = [int(users[worker]) for worker in exchange.mine if users[worker] >= 0]
-    shared = [GLOBAL] if "test" in data.clients and "test" in data.splits else []
     found: Measured = {}
-    beside = [NOBODYS + split for split in prepared.experiment.splits if is_mixed(data, split)]
-    for part in [*prepared.experiment.splits, *beside, *shared]:
-        own = part in data.clients
+    for part in parts(prepared):
+        own = part in prepared.data.clients
         view = exchange.rank.view(theirs if own else [], part)
         one_model = isinstance(exchange, Served) and not own  # rank 0 is enough
         those = [w for w in exchange.mine if users[w] >= 0 or not own] if not one_model else [0] * (exchange.me == 0)
         judge = lambda worker: exchange.rank.judge(view, int(users[worker]) if own else 0, exchange.models[worker])  # noqa: B023, E731
         found[part] = {worker: judge(worker) for worker in those}
     return found
+
+
+def parts(prepared: Prepared) -> list[str]:
+    """Return the parts of the data on which workers are measured: for the history, and for the table of workers."""
+    data, splits = prepared.data, prepared.settings.evaluated
+    table = [split for split in splits if split in data.clients]
+    table += [GLOBAL] if "test" in data.clients and "test" in data.splits else []
+    wanted = [part_for(prepared, split, models) for split in splits for models in models_of(prepared, split)]
+    return list(dict.fromkeys([*wanted, *table]))
+
+
+def models_of(prepared: Prepared, split: str) -> tuple[str, ...]:
+    """Return what the workers' models are measured as on a part of the data."""
+    return measured_models(prepared.exchange.rank.algorithm, prepared.data, split)
+
+
+def part_for(prepared: Prepared, split: str, models: str) -> str:
+    """Return the examples that a column of the history is about: the users' own, or everybody's."""
+    data, everybody = prepared.data, prepared.selection == "all"
+    owned_by_clients = split in data.clients and not len(data.central.get(split, ()))
+    if split not in data.clients or models == OWN or (models == SHARED and everybody and owned_by_clients):
+        return split
+    return EVERYBODYS + split
 
 
 def row(prepared: Prepared, history: History, round: int, reports: Sequence[Report], began: float) -> dict[str, float]:
@@ -90,25 +113,38 @@ def costs(prepared: Prepared, history: History, round: int, reports: Sequence[Re
 
 
 def metrics(prepared: Prepared, reports: Sequence[Report]) -> dict[str, float]:
-    """Each metric of each part that is evaluated, over all workers' examples."""
+    """Return the history's columns that are about models: the mean over all examples and all workers measured."""
     found: dict[str, float] = {}
-    for split in prepared.experiment.splits:
-        every = [one for report in reports for one in report.measured[split].values()]
-        sums = {name: sum(one[name] for one in every) for name in every[0]}
-        if beside := [one for report in reports for one in report.measured.get(NOBODYS + split, {}).values()]:
-            sums = {name: total + sum(one[name] for one in beside) / len(beside) for name, total in sums.items()}
-        found |= {f"{split}_{name}": value / sums["count"] for name, value in sums.items() if name != "count"}
+    for split in prepared.settings.evaluated:
+        for models in models_of(prepared, split):
+            part = part_for(prepared, split, models)
+            every = [one for report in reports for one in report.measured[part].values()]
+            sums = {name: sum(one[name] for one in every) for name in every[0]}
+            means = {name: value / sums["count"] for name, value in sums.items() if name != "count"}
+            found |= {Measure(models, split, name).column: value for name, value in means.items()}
     return found
 
 
 def statistics(prepared: Prepared, round: int, reports: Sequence[Report]) -> list[dict[str, Any]]:
-    """How each worker fares: on its own examples and on all test examples, and what it has spent."""
+    """Return a row for each worker: its model on its user's examples and on everybody's, and what it has spent."""
     users, table = prepared.users(round), []
     for worker, owner in enumerate(prepared.exchange.owner.tolist()):
         told: dict[str, Any] = {"worker": worker, "rank": owner, "user": int(users[worker])}
         for part, workers in reports[owner].measured.items():
-            one = workers.get(worker, {}) if not part.startswith(NOBODYS) else {}
-            shown = part if part in prepared.data.clients else "shared_test" if part in (GLOBAL, "test") else part
-            told |= {f"{shown}_{name}": value / one["count"] for name, value in one.items() if name != "count"}
+            one = workers.get(worker, {})
+            begin = worker_column(prepared, part)
+            told |= {f"{begin}_{name}": value / one["count"] for name, value in one.items() if name != "count"}
         table.append(told | {name: counted.get(worker, 0) for name, counted in reports[owner].spent.items()})
     return table
+
+
+def worker_column(prepared: Prepared, part: str) -> str:
+    """Return what the columns of the table of workers begin with that are about a part of the data.
+
+    ``own_test`` and ``own_on_all_test`` are the worker's own model, as in the history. With a server, ``user_test`` is
+    the shared model on the examples of the worker's user, and ``test`` the shared model on everybody's.
+    """
+    split, own = part.removeprefix(EVERYBODYS), part in prepared.data.clients
+    if isinstance(prepared.exchange, Served):
+        return f"user_{split}" if own else split
+    return f"{PREFIXES[OWN if own else OWN_ON_ALL]}{split}"

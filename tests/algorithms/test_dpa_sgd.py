@@ -107,7 +107,7 @@ def test_a_run_counts_connections_and_survives_a_stop(tmp_path: Path) -> None:
     assert whole.history.last("bytes_down") == 0  # the same bytes, and there is no server
     for rounds in (3, 6):
         cut = run(data, quadratic(), algorithm, rounds=rounds, evaluate=["test"], directory=tmp_path / "run")
-    assert cut.history.column("test_loss").tolist() == whole.history.column("test_loss").tolist()
+    assert cut.history.column("own_test_loss").tolist() == whole.history.column("own_test_loss").tolist()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_topologies_that_are_drawn_anew_have_names() -> None:
     for name, mixer in (("random-pairs", random_pairs), ("matcha:ring:0.5", matcha("ring", 5))):
         named, same = (run(data, quadratic(), dpa_sgd(how, period=2, lr=0.05), rounds=3, evaluate=["test"])
                        for how in (name, mixer))  # fmt: skip
-        assert named.history.column("test_loss").tolist() == same.history.column("test_loss").tolist()
+        assert named.history.column("own_test_loss").tolist() == same.history.column("own_test_loss").tolist()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -213,12 +213,13 @@ def test_the_mean_of_all_models_is_measured_too(generated: Make, layout: dict[st
     data, engine = generated([12, 9, 20]), compiled(**layout)
     done = run(data, TASK, dpa_sgd("complete", batch_size=4), rounds=3, evaluate=["test", "train"], engine=engine)
     far = run(data, TASK, dpa_sgd(from_matrix(np.eye(3)), batch_size=4), rounds=3, evaluate=["test"], engine=engine)
-    for split in ("test", "train"):  # all agree
-        assert done.history.last(f"mean_{split}_loss") == pytest.approx(done.history.last(f"{split}_loss"), rel=1e-5)
+    for split, own in (("test", "own_on_all_test_loss"), ("train", "own_train_loss")):  # all agree
+        assert done.history.last(f"mean_{split}_loss") == pytest.approx(done.history.last(own), rel=1e-5)
+    assert "test_loss" not in done.history.columns  # there is no shared model
     mean = jax.tree.map(lambda a: a.mean(0), far.variables)
     rows = data.examples("test")
     found = TASK.metrics(mean, {name: column[rows] for name, column in data.columns.items()})
     for metric in ("loss", "accuracy"):
         assert far.history.last(f"mean_test_{metric}") == pytest.approx(float(found[metric].mean()), rel=1e-5)
-    assert far.history.last("mean_test_loss") != pytest.approx(far.history.last("test_loss"), rel=1e-3)
+    assert far.history.last("mean_test_loss") != pytest.approx(far.history.last("own_on_all_test_loss"), rel=1e-3)
     assert not any("mean" in name for name in run(data, TASK, local_only(), rounds=1).history.columns)

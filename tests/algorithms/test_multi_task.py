@@ -121,7 +121,7 @@ def test_relations_survive_a_stop(tmp_path: Path) -> None:
     whole = run(data, quadratic(1.0, 0.5), algorithm, rounds=6, evaluate=["test"])
     for rounds in (3, 6):
         cut = run(data, quadratic(1.0, 0.5), algorithm, rounds=rounds, evaluate=["test"], directory=tmp_path / "run")
-    assert cut.history.column("test_loss").tolist() == whole.history.column("test_loss").tolist()
+    assert cut.history.column("own_test_loss").tolist() == whole.history.column("own_test_loss").tolist()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_dense_graphs_on_every_core() -> None:
     done = run(
         data, quadratic(), dpa_sgd_mtl("sparse:0.8", period=1, batch_size=1, lr=0.1), rounds=2, evaluate=["train"]
     )
-    assert np.isfinite(done.history.last("train_loss"))
+    assert np.isfinite(done.history.last("own_train_loss"))
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,13 @@ def test_evaluation_is_of_each_users_own_model(validated: Make) -> None:
             correct += found["accuracy"].tolist()
             loss += found["loss"].tolist()
         got = program.evaluate(state, "validation")
-        assert got["accuracy"][0] == pytest.approx(np.mean(correct), rel=1e-5)
-        assert got["loss"][0] == pytest.approx(np.mean(loss), rel=1e-5)
-        assert program.evaluate(state, "test")["accuracy"].shape == (1,)  # nobody's: each by everybody's model
+        assert sorted(got) == ["own_validation_accuracy", "own_validation_loss"]
+        assert got["own_validation_accuracy"][0] == pytest.approx(np.mean(correct), rel=1e-5)
+        assert got["own_validation_loss"][0] == pytest.approx(np.mean(loss), rel=1e-5)
+        on_all = program.evaluate(state, "test")  # these belong to no client: every client's model is measured on all
+        assert {name: value.shape for name, value in on_all.items()} == {
+            "own_on_all_test_accuracy": (1,), "own_on_all_test_loss": (1,)
+        }  # fmt: skip
 
 
 def test_bad_arguments() -> None:

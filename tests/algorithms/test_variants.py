@@ -222,7 +222,8 @@ def test_what_clients_keep_survives_a_stop(make: Any, tmp_path: Path) -> None:
     whole = run(data, task, algorithm, rounds=6, evaluate=["test"], directory=tmp_path / "whole")
     run(data, task, algorithm, rounds=3, evaluate=["test"], directory=tmp_path / "cut")
     rest = run(data, task, algorithm, rounds=6, evaluate=["test"], directory=tmp_path / "cut")
-    assert whole.history.column("test_loss").tolist() == rest.history.column("test_loss").tolist()
+    column = "own_test_loss" if algorithm.personal else "test_loss"
+    assert whole.history.column(column).tolist() == rest.history.column(column).tolist()
 
 
 def test_only_visited_clients_take_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +305,7 @@ def test_a_cohort_without_examples_changes_nothing(make: Any) -> None:
     data = points(VALUES)
     data.clients["train"].size[:] = [0, 0, 0, 2]
     done = run(data, quadratic(1.0, 0.5), make(fraction=0.0, **WORK), rounds=8, evaluate=["test"])
-    assert np.isfinite(done.history.column("test_loss")).all()
+    assert all(np.isfinite(done.history.column(name)).all() for name in done.history.columns)
 
 
 @pytest.mark.parametrize(("make", "sent"), [(fedavg, 16), (scaffold, 32), (fedper, 8)])
@@ -424,8 +425,8 @@ def test_work_around_work_that_makes_no_sense_is_refused(make: Any, message: str
 @pytest.mark.parametrize("make", [
     lambda: local_only(fraction=1.0), lambda: ditto(0.1, fraction=1.0), lambda: ifca(1, fraction=1.0),
 ])  # fmt: skip
-def test_examples_that_are_nobodys_are_judged_by_everybodys_models(make: Any) -> None:
-    """Before the first round all models are the same, and so is what they come to, on the same eight examples."""
+def test_every_model_is_measured_on_all_examples_where_some_belong_to_no_client(make: Any) -> None:
+    """Before the first round all models are the same, and so are their means over the same eight examples."""
     rng = np.random.default_rng(0)
     arrays = {}
     for part, n in (("train", 24), ("test", 8)):
@@ -434,5 +435,6 @@ def test_examples_that_are_nobodys_are_judged_by_everybodys_models(make: Any) ->
     data, task = from_arrays("toy", arrays).partition(natural(most=2)), logistic(3, 2)
     assert (len(data.central["test"]), int(data.clients["test"].size.sum())) == (4, 4)
     begun = [run(data, task, a, rounds=1, evaluate=["test"]).history.rows[0] for a in (fedavg(fraction=1.0), make())]
-    assert begun[1]["test_loss"] == pytest.approx(begun[0]["test_loss"], rel=1e-6)
-    assert begun[1]["test_accuracy"] == begun[0]["test_accuracy"]
+    assert begun[1]["own_on_all_test_loss"] == pytest.approx(begun[0]["test_loss"], rel=1e-6)
+    assert begun[1]["own_on_all_test_accuracy"] == begun[0]["test_accuracy"]
+    assert "own_test_loss" in begun[1] and "own_test_loss" not in begun[0]

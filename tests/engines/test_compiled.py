@@ -51,8 +51,8 @@ def test_every_layout_gives_the_same_model(generated: Make, layout: str, algorit
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got.variables, wanted.variables)
     for split in ("train", "test"):
         a, b = (p.evaluate(jax.tree.map(lambda x: x[None], s), split) for p, s in ((program, wanted), (other, got)))
-        np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-5)
-        assert a["accuracy"] == b["accuracy"]
+        np.testing.assert_allclose(a[f"{split}_loss"], b[f"{split}_loss"], rtol=1e-5)
+        assert a[f"{split}_accuracy"] == b[f"{split}_accuracy"]
     useful = other.steps(other.cohorts(0, 3)).sum((1, 2))
     assert (did.computed[:, 0] >= useful).all()
 

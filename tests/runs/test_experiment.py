@@ -53,7 +53,7 @@ def test_the_toml_is_complete_and_says_what_fields_mean() -> None:
         ('partition = "sorted"', "partition must be one of .*auto, dirichlet, .*, shards, but is 'sorted'"),
         ('split = "half"', "split must be one of auto, by-label, naive, none, shuffled, stratified, temporal"),
         ('data = ""', "data must be a name, a file or a folder"),
-        ('evaluate = "train"', "evaluate must be with test, which target and patience look at"),
+        ('target = "none"\nmonitor = "test_loss"', "monitor must be left alone without a target or patience"),
         ('colours = "cmyk"', "colours must be one of grey, rgb"),
         ('unreadable = "ignore"', "unreadable must be one of error, skip"),
         ("batch_size = 0", "batch_size must be at least 1"),

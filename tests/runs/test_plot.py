@@ -146,3 +146,16 @@ def test_what_not_all_runs_have_is_refused() -> None:
         with pytest.raises(FedloomError, match=rf"^{told} no clock: run with --compute \(in Python: clock=\)$"):
             plot(runs, against=["rounds", "clock"])
     assert len(plot([("a", apart)], against=["clock"]).axes) == 2
+
+
+def test_shared_and_own_models_never_share_an_axis() -> None:
+    own = History(tuple({"round": i, "own_test_accuracy": 0.9, "own_test_loss": 1.0} for i in range(3)))
+    both = History(tuple({**row, "own_on_all_test_accuracy": 0.2} for row in HISTORY.rows))
+    figure = plot([("fedper", own), ("fedavg", HISTORY), ("ditto", both)], metrics=["accuracy"])
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == ["accuracy,\nshared model", "test accuracy,\nown models on own data",
+                      "test accuracy,\nown models on everybody's data"]  # fmt: skip
+    drawn = [{line.get_label().split(":")[0] for line in axes.lines} & {"fedper", "fedavg", "ditto"}
+             for axes in figure.axes]  # fmt: skip
+    assert drawn == [{"fedavg", "ditto"}, {"fedper"}, {"ditto"}]
+    assert [axes.get_legend() is not None for axes in figure.axes] == [True] * 3

@@ -238,9 +238,11 @@ def test_a_run_draws_itself_and_saves_its_model(generated: Make, tmp_path: Path)
     same(fl.runs.model.load(tmp_path / "model.safetensors"), run.variables)
 
 
-def test_a_target_needs_what_it_looks_at(generated: Make) -> None:
-    with pytest.raises(ArgumentError, match="evaluate must be with test, for the target"):
-        fl.run(generated(SIZES), TASK, ALGORITHM, target=0.9, evaluate=["train"])
+def test_the_part_that_is_monitored_is_evaluated_in_any_case(generated: Make) -> None:
+    run = fl.run(generated(SIZES), TASK, ALGORITHM, target=0.0, evaluate=["train"])
+    assert run.stopped == "test accuracy reached 0" and "test_loss" in run.history.columns
+    with pytest.raises(ArgumentError, match="monitor must be a part of the data and a measure, such as validation_acc"):
+        fl.run(generated(SIZES), TASK, ALGORITHM, target=0.9, monitor="validation_accuracy")
 
 
 def test_what_a_target_looks_at_is_measured(generated: Make) -> None:
@@ -250,9 +252,8 @@ def test_what_a_target_looks_at_is_measured(generated: Make) -> None:
     data = numbers.partition(fl.partition.iid(2))
     start = {"w": np.zeros(4, np.float32)}
     task = fl.tasks.from_function(lambda _: start, lambda p, x: x @ p["w"], "squared_error")
-    error = "monitor, which target and patience look at, must be one of test_error, test_loss, but is 'test_accuracy'"
-    with pytest.raises(UnknownName, match=error):
-        fl.run(data, task, ALGORITHM, target=0.5, evaluate="test")
+    with pytest.raises(UnknownName, match="monitor must be one of test_error, test_loss, but is 'test_accuracy'"):
+        fl.run(data, task, ALGORITHM, target=0.5, monitor="test_accuracy", evaluate="test")
     algorithm = fl.fedavg(fraction=1.0, lr=0.2)
     run = fl.run(data, task, algorithm, rounds=200, target=0.5, monitor="test_error", evaluate="test")
     assert run.stopped == "test error reached 0.5"

@@ -23,11 +23,15 @@ def history(*accuracies: float) -> History:
         (Stop(until_bytes=31), [0.1, 0.2, 0.3], None),
         (Stop(until_clock=14), [0.1, 0.2, 0.3], "took 14 seconds by the clock"),
         (Stop(until_clock=15), [0.1, 0.2, 0.3], None),
-        (Stop(target=0.3), [0.1, 0.2, 0.3], "test accuracy reached 0.3"),
-        (Stop(target=0.31), [0.1, 0.2, 0.3], None),
-        (Stop(patience=2), [0.1, 0.5, 0.2, 0.3], "test accuracy has not improved for 2 rounds"),
-        (Stop(patience=3), [0.1, 0.5, 0.2, 0.3], None),
-        (Stop(rounds=2, target=0.3), [0.1, 0.2, 0.3], "test accuracy reached 0.3"),
+        (Stop(target=0.3, monitor="test_accuracy"), [0.1, 0.2, 0.3], "test accuracy reached 0.3"),
+        (Stop(target=0.31, monitor="test_accuracy"), [0.1, 0.2, 0.3], None),
+        (
+            Stop(patience=2, monitor="test_accuracy"),
+            [0.1, 0.5, 0.2, 0.3],
+            "test accuracy has not improved for 2 rounds",
+        ),
+        (Stop(patience=3, monitor="test_accuracy"), [0.1, 0.5, 0.2, 0.3], None),
+        (Stop(rounds=2, target=0.3, monitor="test_accuracy"), [0.1, 0.2, 0.3], "test accuracy reached 0.3"),
     ],
 )
 def test_rules(stop: Stop, accuracies: list[float], reason: str | None) -> None:
@@ -38,6 +42,11 @@ def test_rules(stop: Stop, accuracies: list[float], reason: str | None) -> None:
 def test_bad_arguments(name: str) -> None:
     with pytest.raises(ArgumentError, match=f"{name} must be"):
         Stop(**{name: 0})
+
+
+def test_a_monitor_that_nothing_looks_at_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="monitor must be left alone without a target or patience"):
+        Stop(monitor="test_loss")
 
 
 def test_a_run_stops_at_its_budget() -> None:
