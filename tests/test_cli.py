@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,18 @@ def test_what_is_done_is_not_undone() -> None:
     every = fedloom("run", *FAST, "--rounds", "9", "--every", "2", "--out", "a")
     assert (every.exit_code, "with other settings (every = 1 there, 2 here)" in every.stderr) == (2, True)
     assert not Path("a/experiment.toml").exists()
+
+
+def test_what_is_drawn_of_a_run_that_has_not_ended_is_said() -> None:
+    fedloom("run", *FAST, "--rounds", "30", "--lr", "1e30", "--out", "a")
+    drawn = fedloom("plot", "a", "--quiet")
+    assert drawn.exit_code == 0
+    assert "Warning: a is drawn as far as it got: diverged: " in drawn.stderr
+    Path("s/one").mkdir(parents=True)
+    Path("s/sweep.json").write_text("{}")
+    Path("s/one/experiment.toml").write_text("")
+    shutil.copytree("a", "s/two")
+    assert "s is a sweep of 2 runs, of which 1 have begun: the others are not drawn" in fedloom("plot", "s").stderr
 
 
 def test_the_version() -> None:

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from fedloom.cli.experiments import EXPERIMENT
 from fedloom.cli.shared import Debug, Json, Quiet, console, told
 from fedloom.cli.sweep import SWEEP
-from fedloom.errors import ArgumentError, require
+from fedloom.errors import ArgumentError, require, warn
 from fedloom.runs.catalogue import LISTING
 from fedloom.runs.history import AGAINST
 from fedloom.runs.plot import plot
@@ -35,6 +36,8 @@ def plot_command(
     with told(debug):
         directories = [folder for directory in directories for folder in members(directory)]
         runs = [load(folder) for folder in directories]
+        for run in (run for run in runs if not run.finished):
+            warn(f"{run.directory} is drawn as far as it got: {run.stopped}")
         for x in against.split(","):
             if x not in AGAINST:
                 raise ArgumentError("against", "any of " + ", ".join(AGAINST), x)
@@ -56,10 +59,16 @@ def own_labels(runs: Sequence[Run]) -> list[str]:
 
 
 def members(directory: Path) -> list[Path]:
-    """A folder of a run, or those of a sweep that it holds."""
+    """Return a run's folder, or the folders of a sweep's runs; warn about those that have not begun."""
     if not (directory / SWEEP).is_file():
         return [directory]
-    return sorted(folder for folder in directory.iterdir() if holds_run(folder))
+    planned = sorted(file.parent for file in directory.glob(f"*/{EXPERIMENT}"))
+    begun = [folder for folder in planned if holds_run(folder)]
+    if len(begun) < len(planned):
+        warn(
+            f"{directory} is a sweep of {len(planned)} runs, of which {len(begun)} have begun: the others are not drawn"
+        )
+    return begun
 
 
 def list_command(json_: Json = False) -> None:

@@ -2,7 +2,8 @@
 
 The file is safetensors: ``index`` lists example numbers (rows of the data set as its source gives them); client k's
 examples of a part, say ``train``, are ``index[train.start[k] : train.start[k] + train.size[k]]``; ``central.test`` are
-examples that nobody owns. The header's ``about`` is JSON: names, the number of examples, a checksum of the labels.
+examples that nobody owns. The header's ``about`` is JSON: names, the number of examples, a checksum of the labels. The
+header also holds a checksum of the whole file.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
+from fedloom.data.checksum import arrays_content, read_arrays
 from fedloom.data.dataset import Dataset
 from fedloom.data.federated import FederatedData, Ranges, check_rows
 from fedloom.data.files import replacing
@@ -24,7 +24,7 @@ from fedloom.data.partition.partition import Partition
 from fedloom.data.split.split import PARTS
 from fedloom.errors import DataError
 
-VERSION = 1
+VERSION = 2
 
 
 def save(data: FederatedData, file: str | Path) -> None:
@@ -41,9 +41,9 @@ def save(data: FederatedData, file: str | Path) -> None:
         "clients": list(data.client_names),
         **_identity(data.columns["y"]),
     }
+    numbers = {name: np.ascontiguousarray(a, np.int32) for name, a in arrays.items()}
     with replacing(Path(file)) as temporary:
-        save_file({name: np.ascontiguousarray(a, np.int32) for name, a in arrays.items()}, temporary,
-                  {"about": json.dumps(about, ensure_ascii=False)})  # fmt: skip
+        temporary.write_bytes(arrays_content(numbers, {"about": json.dumps(about, ensure_ascii=False)}))
 
 
 def load(file: str | Path, dataset: Dataset, skew: Partition | None = None, seed: int = 0) -> FederatedData:
@@ -87,11 +87,10 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if not path.is_file():
         raise DataError(f"there is no partition {path}")
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {})["about"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            version = about["version"]
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        arrays, header = read_arrays(path.read_bytes())
+        about = json.loads(header["about"])
+        version = about["version"]
+    except (KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path} is damaged, or no partition that fedloom saved ({error})") from error
     if version != VERSION:
         raise DataError(f"{path} has the version {version}, but this fedloom reads {VERSION}")

@@ -55,6 +55,18 @@ def test_another_experiment_in_the_folder(tmp_path: Path) -> None:
     assert "holds another experiment" in said("server", "--insecure", "--out", str(tmp_path))
 
 
+def test_a_folder_without_its_journal_needs_a_word(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "state").write_bytes(b"a state")
+    told = said("server", "--insecure", "--out", str(tmp_path))
+    assert "holds the states of a run, but its journal.sqlite is missing: restore the journal, or say --new-run" in told
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the new run ends at once
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = said("server", "--insecure", "--new-run", "--listen", address, "--page", "none", "--out", str(tmp_path))
+    assert f"Warning: a new run begins in {tmp_path}; the files of the run before are in {tmp_path}/before-1" in told
+    assert (tmp_path / "before-1" / "files" / "state").read_bytes() == b"a state"
+
+
 def test_status_of_nothing(tmp_path: Path) -> None:
     assert "holds no run of a server" in said("status", str(tmp_path))
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from fedloom.data import Dataset, mnist, saved
+from fedloom.data.checksum import arrays_content
 from fedloom.data.partition import dirichlet, iid, natural, noisy
 from fedloom.data.split import naive, stratified
 from fedloom.errors import DataError
@@ -77,6 +78,10 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         saved.load(tmp_path / "a.safetensors", other)
 
 
+def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, str]) -> None:
+    path.write_bytes(arrays_content(arrays, about))
+
+
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with pytest.raises(DataError, match="there is no partition"):
@@ -85,7 +90,12 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     whole, about = load_file(path), None
     with safe_open(path, framework="numpy") as file:
         about = file.metadata()
-    path.write_bytes(path.read_bytes()[:-4])
+    content = path.read_bytes()
+    for i in range(0, len(content), 11):
+        path.write_bytes(content[:i] + bytes([content[i] ^ 1 << i % 8]) + content[i + 1 :])
+        with pytest.raises(DataError, match=r"is damaged, or no partition that fedloom saved \(it is"):
+            saved.load(path, users())
+    path.write_bytes(content[:-4])
     with pytest.raises(DataError, match="is damaged, or no partition"):
         saved.load(path, users())
     for change, message in [
@@ -93,23 +103,23 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         ({"index": whole["index"] + 1}, "names examples 1 to 60, but there are 0 to 59"),
         ({"train.size": whole["train.size"] + 1}, "the train ranges in .* lie outside its index"),
     ]:
-        save_file({**whole, **change}, path, about)
+        write(path, {**whole, **change}, about)
         with pytest.raises(DataError, match=message):
             saved.load(path, users())
-    save_file({"index": whole["index"]}, path, about)
+    write(path, {"index": whole["index"]}, about)
     with pytest.raises(DataError, match="has no training part"):
         saved.load(path, users())
-    save_file({k: v for k, v in whole.items() if k != "train.size"}, path, about)
+    write(path, {k: v for k, v in whole.items() if k != "train.size"}, about)
     with pytest.raises(DataError, match=r"it lacks train.size"):
         saved.load(path, users())
-    save_file({**whole, "train.start": whole["train.start"][:2]}, path, about)
+    write(path, {**whole, "train.start": whole["train.start"][:2]}, about)
     with pytest.raises(DataError, match="must be whole numbers, 2 of them"):
         saved.load(path, users())
-    save_file(whole, path, {"about": json.dumps(["a list"])})
+    write(path, whole, {"about": json.dumps(["a list"])})
     with pytest.raises(DataError, match="is damaged, or no partition"):
         saved.load(path, users())
-    save_file(whole, path, {"about": json.dumps({"version": 9})})
-    with pytest.raises(DataError, match="has the version 9, but this fedloom reads 1"):
+    write(path, whole, {"about": json.dumps({"version": 9})})
+    with pytest.raises(DataError, match="has the version 9, but this fedloom reads 2"):
         saved.load(path, users())
 
 
@@ -117,7 +127,7 @@ def test_an_error_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def fail(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(saved, "save_file", fail)
+    monkeypatch.setattr(saved, "arrays_content", fail)
     with pytest.raises(OSError, match="no space left"):
         saved.save(users().partition(iid(4)), tmp_path / "a.safetensors")
     assert list(tmp_path.iterdir()) == []
