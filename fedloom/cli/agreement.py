@@ -11,6 +11,7 @@ import numpy as np
 from fedloom.cli.shared import FIELDS
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
+from fedloom.data.inputs import has_image_shape
 from fedloom.data.target import mean_and_deviation, predicts_numbers
 from fedloom.errors import ArgumentError, require
 from fedloom.federation.agreement import described
@@ -19,11 +20,17 @@ from fedloom.runs.experiment import Experiment
 TOLD = ("Model", "Algorithm")  # the groups of an experiment's fields that participants are told
 
 
-def about(experiment: Experiment, data: FederatedData) -> dict[str, Any]:
-    """What participants are told of an experiment: the model, the algorithm and what data must be like, never where."""
+def about(experiment: Experiment, data: FederatedData, blind: bool = False) -> dict[str, Any]:
+    """Return what participants are told of an experiment: the model, the algorithm and what data must be like.
+
+    A blind server has no data, and says whether participants' is images only if ``--images`` says it.
+    """
     fields = {f.name: getattr(experiment, f.name) for f in FIELDS if f.metadata["group"] in TOLD}
     changed = {name: value for name, value in fields.items() if name in experiment.changed()}
-    return {"experiment": changed, **described(data)}
+    like = described(data)
+    if blind and experiment.images == "auto":
+        del like["images"]
+    return {"experiment": changed, **like}
 
 
 def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
@@ -82,6 +89,8 @@ def blank(experiment: Experiment, shape: str | None, classes: str | None) -> Fed
     require(len(sizes) > 0, "shape", "whole numbers between commas: 28,28", shape)
     names = [] if classes.isdigit() else [name.strip() for name in classes.split(",")]
     many = int(classes) if classes.isdigit() else len(names)
-    columns = {"x": np.zeros((1, *sizes), np.float32), "y": np.zeros(1, np.int32)}
+    images = has_image_shape(sizes) if experiment.images == "auto" else experiment.images == "yes"
+    columns = {"x": np.zeros((1, *sizes), np.uint8 if images else np.float32), "y": np.zeros(1, np.int32)}
     one = {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}
-    return FederatedData(experiment.data, columns, many, np.zeros(1, np.int32), one, {}, class_names=tuple(names))
+    return FederatedData(experiment.data, columns, many, np.zeros(1, np.int32), one, {}, class_names=tuple(names),
+                         images=images)  # fmt: skip

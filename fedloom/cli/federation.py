@@ -196,7 +196,7 @@ def planned(experiment: Experiment, rules: Rules, data: FederatedData, blind: bo
     shown = None if blind else data
     try:
         return course(task, algorithm, seed=experiment.seed, data=shown, stop=stop, rules=rules, label=label,
-                      more=about(experiment, data))  # fmt: skip
+                      more=about(experiment, data, blind))  # fmt: skip
     except ArgumentError as error:
         if error.argument != "algorithm":
             raise

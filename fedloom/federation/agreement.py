@@ -15,14 +15,25 @@ from fedloom.errors import DataError, require, warn
 
 
 def described(data: FederatedData) -> dict[str, Any]:
-    """What participants are told of a server's data: its classes and, of a table, its columns and their scale."""
+    """Return what participants are told of a server's data: its classes, whether it is images, and of a table its
+    columns and their scale.
+    """
     features = {"features": data.features.to_json()} if data.features else {}
     scale = {"target_scale": list(target_scale(data))} if predicts_numbers(data) else {}
-    return {"classes": data.classes, "class_names": list(data.class_names), **features, **scale}
+    classes = {"classes": data.classes, "class_names": list(data.class_names)}
+    return {**classes, "images": bool(data.images), **features, **scale}
 
 
 def aligned(said: Mapping[str, Any], data: FederatedData) -> FederatedData:
-    """A participant's data with its classes numbered, and a table's columns ordered and scaled, as the server does."""
+    """Return a participant's data with its classes numbered, and a table's columns ordered and scaled, as the server
+    does; data that is images on one side only is refused, for models would see other numbers.
+    """
+    if "images" in said and said["images"] != bool(data.images):
+        there, here = ("images", "no images") if said["images"] else ("no images", "images")
+        raise DataError(
+            f"{data.name} is {here} ({data.inputs}), but the server's data is {there}: declare both alike, with "
+            f"--images {'yes' if said['images'] else 'no'} here or the other there"
+        )
     data = _scaled(said, data)
     if "classes" in said:
         data = renamed(data, said.get("class_names", []), int(said["classes"]))

@@ -76,3 +76,12 @@ def test_a_server_without_data_knows_shapes_and_classes() -> None:
     data = blank(Experiment(), "28,28", "cat,dog")
     assert data.columns["x"].shape == (1, 28, 28) and data.class_names == ("cat", "dog")
     assert blank(Experiment(), "4", "7").classes == 7
+
+
+def test_a_server_without_data_says_whether_it_is_images_if_it_is_told() -> None:
+    for images, shape, model in (("auto", "32,32,3", "cifar-cnn"), ("yes", "784", "2nn"), ("no", "28,28", "2nn")):
+        experiment = Experiment(images=images, model=model)
+        data = blank(experiment, shape, "10")
+        assert experiment.build_task(data).classes == 10
+        said = about(experiment, data, blind=True)
+        assert said.get("images") == {"auto": None, "yes": True, "no": False}[images]

@@ -1,6 +1,7 @@
 """Whether a column is images, integers or numbers: its type and what a user declares decide, never the model."""
 
 import json
+import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,8 @@ def test_the_declaration_stays_with_the_data(tmp_path: Path) -> None:
         data = source.hold_out(1).partition(iid(3))
         saved.save(data, tmp_path / "who.safetensors")
         loaded = saved.load(tmp_path / "who.safetensors", source)
-        for found in (source.pool(), data, data.union(), data.alone(1), loaded, replace(data, name="other")):
+        copy = pickle.loads(pickle.dumps(data))  # as it goes to another process
+        for found in (source.pool(), data, copy, data.union(), data.alone(1), loaded, replace(data, name="other")):
             assert (found.images, found.columns["x"].dtype) == (images, kind)
         assert data.fingerprint == replace(data).fingerprint
     assert dataset(x, True).partition(iid(2)).fingerprint != dataset(x, False).partition(iid(2)).fingerprint

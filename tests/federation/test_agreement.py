@@ -37,6 +37,23 @@ def test_classes_are_numbered_as_the_server_does() -> None:
         renamed(dataclasses.replace(toy(("a", "b"), [0, 1]), class_names=()), [], 1)
 
 
+def test_images_are_images_on_both_sides(tmp_path: Path) -> None:
+    """The same pixels in two types would be 0 to 1 on one side and 0 to 255 on the other."""
+    y = np.arange(40) % 2
+    np.savez(tmp_path / "north.npz", x=np.full((40, 4, 4), 200, np.uint8), y=y)
+    np.savez(tmp_path / "south.npz", x=np.full((40, 16), 200), y=y)
+    plain = Experiment(split="none", partition="iid", clients=1)
+    north, south = (federated(plain.replace(data=str(tmp_path / f"{n}.npz"))) for n in ("north", "south"))
+    said = json.loads(json.dumps(described(north)))
+    with pytest.raises(
+        DataError, match=r"south.* is no images \(integers: used as they are\), but the server's data is images"
+    ):
+        aligned(said, south)
+    declared = federated(plain.replace(data=str(tmp_path / "south.npz"), images="yes"))
+    assert aligned(said, declared).columns["x"].dtype == north.columns["x"].dtype
+    assert aligned({"classes": 2}, south).images is False
+
+
 def test_columns_are_the_servers(tmp_path: Path) -> None:
     def clinic(name: str, text: str) -> FederatedData:
         (tmp_path / name).write_text(text)
