@@ -21,7 +21,7 @@ from fedloom.engines.mailbox import Mailbox
 from fedloom.engines.rank import Rank
 from fedloom.engines.world import World, world
 from fedloom.errors import PeerError
-from fedloom.runs import Run
+from fedloom.runs import Run, load
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.order import Order, Refused, dispatched
 from fedloom.runs.prepare import federated
@@ -110,6 +110,28 @@ def refusal(here: World) -> str:
     return "nothing"
 
 
+def resumption(here: World) -> list[str]:
+    """What every rank is told when a run is to go on with fewer rounds, or is evaluated in other ones."""
+    told = []
+    for change in ({"rounds": 5}, {"rounds": 20, "every": 2}):
+        try:
+            attended(here, "ring", RING.replace(**change))
+        except Refused as error:
+            told.append(str(error))
+    return told
+
+
+def divergence(here: World) -> dict[str, Any]:
+    """What is left of a run that diverges."""
+    _, run = attended(here, "diverged", RING.replace(lr=1e200, every=2))
+    if run is None:
+        return {}
+    loaded = load(FOLDER / "diverged")
+    finite = all(np.isfinite(a).all() for one in (run, loaded) for a in jax.tree.leaves(one.variables))
+    return {"status": [run.status, loaded.status], "finite": finite, "round": loaded.history.last("round"),
+            "stopped": loaded.stopped, "models": len(jax.tree.leaves(loaded.variables))}  # fmt: skip
+
+
 def once(here: World) -> dict[str, Any]:
     """Whom workers meet when every user is visited once."""
     visited, real = [], Rank.train
@@ -169,7 +191,7 @@ def main() -> None:
     here = world()
     told = {"agreement": agreement(here)}
     if WHICH == "all":
-        more = {case.__name__: case(here) for case in (refusal, once, interruption, silence)}
+        more = {case.__name__: case(here) for case in (refusal, resumption, divergence, once, interruption, silence)}
         every = here.notes.gather(more)
         told |= {"ranks": every}
     if here.rank == 0:

@@ -84,6 +84,20 @@ def test_more_ranks_than_workers_are_refused_everywhere(cases: dict[str, Any]) -
     assert said == ["ranks must be at most as many as there are workers, 1, but is 2"] * 2
 
 
+def test_a_run_does_not_go_on_with_fewer_rounds_or_other_settings(cases: dict[str, Any]) -> None:
+    for told in cases["ranks"]:
+        fewer, other = told["resumption"]
+        assert "rounds must be at least 10, which are done already in" in fewer
+        assert "with other settings (every = 1 there, 2 here): go on with those, or choose another folder" in other
+
+
+def test_a_run_that_diverges_leaves_the_model_before(cases: dict[str, Any]) -> None:
+    found = cases["ranks"][0]["divergence"]
+    assert found["status"] == ["diverged", "diverged"]
+    assert found["stopped"].startswith("diverged: update norm is inf after round 2")
+    assert (found["finite"], found["round"], found["models"]) == (True, 0, 2)
+
+
 def test_every_user_is_visited_once(cases: dict[str, Any]) -> None:
     assert [told["once"] for told in cases["ranks"]] == [{"visited": list(range(8)), "verdict": "did 3 rounds"}] * 2
 
