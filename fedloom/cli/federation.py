@@ -17,6 +17,7 @@ from rich.text import Text
 import fedloom.federation as network
 from fedloom.cli.agreement import about, blank, built, judging, mine, owned, undealt
 from fedloom.cli.experiments import EXPERIMENT, FIGURE, check_folder
+from fedloom.cli.read_as import as_json, tables
 from fedloom.cli.shared import (
     DATA_GROUPS,
     DataFolder,
@@ -122,19 +123,31 @@ def server_command(
                  "certificate that was revoked")  # fmt: skip
         if not new_run:
             check_folder(experiment, out)
+        blind = bool(shape or classes)
+        data = blank(experiment, shape, classes) if blind else judged(experiment, data_folder)
+        show_columns(data, quiet or json_)
         run = served(
-            experiment, rules, out, listen, None if page == "none" else page, keys, revoked,
-            blank(experiment, shape, classes) if shape or classes
-            else judging(experiment, federated(undealt(experiment), data_folder)),
-            bool(shape or classes), pardon or [], quiet or json_, new_run,
+            experiment, rules, out, listen, None if page == "none" else page, keys, revoked, data, blind,
+            pardon or [], quiet or json_, new_run,
         )  # fmt: skip
         figure = out / FIGURE
         if len(run.history):
             plot([(run.label, run.history)], against=["rounds"], file=figure)
-            tell(quiet, json_, report.as_json(run), report.summary(run), f"Figure: {figure}")
+            tell(quiet, json_, report.as_json(run) | as_json(data), report.summary(run), f"Figure: {figure}")
         if not run.finished:
             errors.print(f"Go on with the same command and --out {out}", style="yellow", soft_wrap=True)
             raise typer.Exit(130)
+
+
+def judged(experiment: Experiment, data_folder: Path | None) -> FederatedData:
+    """Return the data on which a server judges models."""
+    return judging(experiment, federated(undealt(experiment), data_folder))
+
+
+def show_columns(data: FederatedData, quiet: bool) -> None:
+    """Print how each column of a table was read, on standard error."""
+    for table in [] if quiet else tables(data.read_as):
+        errors.print(table)
 
 
 def served(
@@ -239,6 +252,7 @@ def client_command(
         secured(keys, insecure)
         require(not insecure or bool(name), "name", "given without certificates", name)
         data = mine(federated(owned(described(None, fields), part), data_folder), part)
+        show_columns(data, quiet)
         with network.extra():
             from fedloom.federation.agreement import aligned
             from fedloom.federation.joining import Way, join

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 from rich.table import Table
 
 from fedloom.cli.experiments import EXPERIMENT
-from fedloom.cli.shared import Debug, Json, Quiet, console, told
+from fedloom.cli.shared import Debug, Json, Quiet, console, default, told
 from fedloom.cli.sweep import SWEEP
 from fedloom.errors import ArgumentError, require, warn
 from fedloom.runs.catalogue import LISTING
@@ -19,13 +19,17 @@ from fedloom.runs.history import AGAINST
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import bands
 from fedloom.runs.result import Run, holds_run, load
+from fedloom.trees import listed
 
-METRICS, AXES = "accuracy,loss", "rounds,bytes,seconds"
+AXES = "rounds,bytes,seconds"
 
 
 def plot_command(
     directories: Annotated[list[Path], typer.Argument(help="folders of runs or sweeps; several share one figure")],
-    metric: Annotated[str, typer.Option(help="metrics, one row each")] = METRICS,
+    metric: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help=f"metrics, one row each {default('accuracy, or the first metric, and loss')}"),
+    ] = None,
     against: Annotated[str, typer.Option(help="any of rounds, bytes, seconds, steps, clock; one column each")] = AXES,
     users: Annotated[bool, typer.Option("--users", help="how users fared instead, of runs with --users yes")] = False,
     file: Annotated[Path, typer.Option(help="where to save it: png, pdf or svg")] = Path("figure.png"),
@@ -43,11 +47,11 @@ def plot_command(
                 raise ArgumentError("against", "any of " + ", ".join(AGAINST), x)
         if users:
             require(against == AXES, "against", "left alone with --users, which draws rounds", against)
-            one = "accuracy" if metric == METRICS else metric
+            one = "accuracy" if metric is None else metric
             require("," not in one, "metric", "one, with --users", metric)
             bands([(label, run.users) for label, run in zip(own_labels(runs), runs, strict=True)], one, file)
         else:
-            plot(runs, metrics=metric.split(","), against=against.split(","), file=file)
+            plot(runs, metrics=listed(metric), against=against.split(","), file=file)
         if not quiet:
             console.print(f"Figure: {file}")
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.errors import DataError
+from fedloom.data.texts import Texts, alike_but_for_capitals
+from fedloom.errors import DataError, warn
 
 
 def features(values: Any, name: str) -> np.ndarray:
@@ -25,7 +26,7 @@ def labels(values: Any, name: str) -> np.ndarray:
     """
     array = _single(values, name)
     if array.dtype.kind == "U":
-        return array
+        return spelled(array, name)
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} must hold whole numbers or texts, but is of type {array.dtype}")
     wrong = ~(np.isfinite(array) & (array >= 0) & (array < 2**31) & (array == np.floor(array)))
@@ -54,7 +55,9 @@ def targets(values: Any, name: str) -> np.ndarray:
 def user_ids(values: Any, name: str) -> np.ndarray:
     """Who made each example, as whole numbers where they are such, else as texts."""
     array = _single(values, name)
-    if array.dtype.kind in "biuU":
+    if array.dtype.kind == "U":
+        return spelled(array, name)
+    if array.dtype.kind in "biu":
         return array
     if array.dtype.kind != "f":
         return array.astype(str)
@@ -64,6 +67,32 @@ def user_ids(values: Any, name: str) -> np.ndarray:
             f"{name} must name a user in every row, but row {int(np.argmax(missing))} is {array[missing][0]}"
         )
     return array.astype(np.int64) if (array == np.floor(array)).all() else array
+
+
+def spelled(texts: np.ndarray, name: str) -> np.ndarray:
+    """Return texts with each written in one way; see :meth:`fedloom.data.texts.Texts.normalised`.
+
+    Args:
+        texts: one text for each example.
+        name: what the array is called in messages.
+
+    Raises:
+        DataError: a text is missing.
+
+    >>> spelled(np.array(["1.0", "1 ", "2"]), "y").tolist()
+    ['1', '1', '2']
+    """
+    different, codes = np.unique(texts, return_inverse=True)
+    found = Texts(codes.astype(np.int32), different.tolist()).normalised(name, "different")
+    missing = np.flatnonzero(found.codes < 0)
+    if len(missing):
+        raise DataError(
+            f"{name} must hold a text in every row, but row {missing[0]} is {str(texts[missing[0]])!r}, as are "
+            f"{len(missing):,} in all: correct or drop such rows"
+        )
+    if alike := alike_but_for_capitals(found.names):
+        warn(f"{name} has texts that differ in capitals only, {' and '.join(map(repr, alike))}: they stay different")
+    return np.array(found.names)[found.codes]
 
 
 def coded(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:

@@ -216,5 +216,5 @@ class Dates:
                 yield f"{name}={day}", (weekday == number).astype(np.float64), False
         if self.has_time:
             angle = 2 * np.pi * self.hours / 24
-            yield f"{name} (hour, sine)", np.sin(angle), True
-            yield f"{name} (hour, cosine)", np.cos(angle), True
+            yield f"{name} (hour, sine)", np.sin(angle).round(6), True
+            yield f"{name} (hour, cosine)", np.cos(angle).round(6), True

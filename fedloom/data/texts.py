@@ -96,6 +96,18 @@ class Texts:
         return [None if name is None else best[name.casefold()] for name in names]
 
 
+def alike_but_for_capitals(names: Sequence[str]) -> list[str]:
+    """Return the first texts that differ in capitals only; nothing if there are none.
+
+    >>> alike_but_for_capitals(["no", "Yes", "yes"])
+    ['Yes', 'yes']
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name.casefold(), []).append(name)
+    return next((several for several in alike.values() if len(several) > 1), [])
+
+
 def _spelled(text: str, decimal: str) -> str:
     """Return a text in its one spelling."""
     name = unicodedata.normalize("NFC", text.strip())

@@ -46,7 +46,7 @@ class Line:
 def plot(
     runs: Sequence[tuple[str, History] | LabelledRun],
     *,
-    metrics: Sequence[str] = ("accuracy", "loss"),
+    metrics: Sequence[str] = (),
     against: Sequence[str] = ("rounds",),
     target: float | None = None,
     file: str | Path | None = None,
@@ -64,12 +64,14 @@ def plot(
     Arguments:
         runs: runs; or (label, history) pairs, whose settings are not known, so that each is a curve of its own.
         metrics: such as ``accuracy`` and ``loss``; or whatever else a history has, such as ``update_norm`` and, without
-            a server, ``consensus``, which is drawn as measured.
+            a server, ``consensus``, which is drawn as measured. By default accuracy, or the first other metric of runs
+            that have none, and the loss.
         against: any of rounds, bytes, seconds, steps, and clock where the runs had one.
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """
     lines = merge_seeds(runs)
+    metrics = metrics or usual_metrics(lines)
     with mpl.rc_context(STYLE):
         measured = [(metric, models) for metric in metrics for models in kinds(lines, metric)]
         panels = list(itertools.product(measured, against))
@@ -97,6 +99,14 @@ def merge_seeds(runs: Sequence[tuple[str, History] | LabelledRun]) -> list[Line]
     """Return the lines of a figure: one for all seeds of an experiment."""
     named = [Curve(*run) if isinstance(run, tuple) else run for run in runs]
     return [Line(group.label, tuple(named[i].history for i in group.indices)) for group in group_seeds(named)]
+
+
+def usual_metrics(lines: Sequence[Line]) -> Sequence[str]:
+    """Return the metrics to draw unless others are asked for."""
+    histories = [history for line in lines for history in line.histories]
+    found = {measure.metric for history in histories for name in history.columns if (measure := parse(name))}
+    first = "accuracy" if "accuracy" in found else min(found - {"loss"}, default="accuracy")
+    return first, "loss"
 
 
 def _faint(lines: Sequence[Line], metrics: Sequence[str]) -> str:

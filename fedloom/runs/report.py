@@ -20,7 +20,6 @@ from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
 from fedloom.runs.stopping import Stop
 
-SHARED_TEST = "test_accuracy"
 LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
 
 
@@ -149,6 +148,8 @@ def of_users(history: History) -> str:
 def beside(federated: Run, central: Run, passes: float, decays: tuple[float, float] = (1.0, 1.0)) -> str:
     """Compare the last test accuracies of a federated run and of the same model trained on the union of all data.
 
+    Runs that measure no accuracy are compared by another metric.
+
     Args:
         federated: the federated run.
         central: the run on the union; one round is one pass.
@@ -156,13 +157,15 @@ def beside(federated: Run, central: Run, passes: float, decays: tuple[float, flo
         decays: of the learning rate, a round of the federation and a pass over the union.
     """
     epochs = int(central.history.last("round"))
-    names = [one.column for one in measures(federated.history) if (one.part, one.metric) == ("test", "accuracy")]
-    if not names or SHARED_TEST not in central.history.columns:
+    tested = [one for one in measures(federated.history) if one.part == "test"]
+    metric = min((one.metric for one in tested), key=lambda one: (one != "accuracy", one == "loss"), default="accuracy")
+    names, union = [one.column for one in tested if one.metric == metric], f"test_{metric}"
+    if not names or union not in central.history.columns:
         return "Evaluate the test part to compare the two."
-    mine = ", ".join(f"{federated.history.last(name):.2%}{of_models(name)}" for name in names)
-    how = f"on the union, {counted(epochs, 'pass', 'passes')}, {central.history.last(SHARED_TEST):.2%}"
+    mine = ", ".join(f"{show(name, federated.history.last(name))}{of_models(name)}" for name in names)
+    how = f"on the union, {counted(epochs, 'pass', 'passes')}, {show(union, central.history.last(union))}"
     slower = f" The learning rate decays over the same work: by {decays[0]:g} a round, {decays[1]:.4g} a pass."
-    told = f"Test accuracy in the last round: federated, {passes:.3g} passes over the data, {mine}; {how}."
+    told = f"Test {metric} in the last round: federated, {passes:.3g} passes over the data, {mine}; {how}."
     return f"{told}{slower if decays[0] != 1 else ''}"
 
 

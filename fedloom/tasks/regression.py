@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedloom.errors import number
 from fedloom.tasks.logistic import logistic
-from fedloom.tasks.objective import OBJECTIVES, supervised
+from fedloom.tasks.objective import OBJECTIVES, supervised, widened
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.tasks.two_nn import two_nn
 
@@ -53,6 +53,6 @@ def _predicting(name: str, model: Task, mean: float, scale: float) -> Task:
 
     def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[Array, PyTree]:  # noqa: ARG001
         assert model.outputs is not None
-        return mean + scale * model.outputs(variables, x), variables.state
+        return mean + scale * widened(model.outputs(variables, x)), variables.state
 
     return supervised(name, model.init, apply, replace(squared, loss=loss, metrics=metrics))

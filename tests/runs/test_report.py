@@ -34,6 +34,8 @@ def test_beside_the_union_own_models_are_named_as_such() -> None:
         "Test accuracy in the last round: federated, 2 passes over the data, 50.00%; on the union, 0 passes, 60.00%."
     )
     assert beside(run({"test_accuracy": 0.5}), run({"test_accuracy": 0.6}), 2.0) == shared
+    numbers = "Test error in the last round: federated, 2 passes over the data, 7.0000; on the union, 0 passes, 5.0000."
+    assert beside(run({"test_error": 7.0, "test_loss": 1.0}), run({"test_error": 5.0}), 2.0) == numbers
     own = beside(run({"own_test_accuracy": 0.9}), run({"test_accuracy": 0.6}), 2.0)
     assert "over the data, 90.00% (own models on own data); on the union" in own
 

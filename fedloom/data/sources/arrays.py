@@ -15,7 +15,7 @@ from fedloom.data.columns import coded, features, labels, targets, user_ids
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find
 from fedloom.data.split.split import PARTS
-from fedloom.errors import DataError, require
+from fedloom.errors import DataError, require, warn
 
 NONE = np.arange(0)
 USERS = ("user", "users")
@@ -154,10 +154,28 @@ def assembled(
     classes = 1 if predicted else max(len(class_names), int(everyone.max()) + 1)
     if classes > max(1000, len(everyone)):
         raise DataError(f"labels must count classes from 0, but the largest of {len(everyone):,} is {classes - 1:,}")
+    if not predicted and not class_names:
+        warn_of_gaps(name, columns["y"], classes)
     return Dataset(
         name, columns, classes, rows["train"], rows.get("validation", NONE), rows.get("test", NONE), users=owner,
         user_names=user_names, class_names=class_names, note=note, images=images,
     )  # fmt: skip
+
+
+def warn_of_gaps(name: str, labels: np.ndarray, classes: int) -> None:
+    """Warn if no example has the class 0, or most classes have no example: labels may not count classes from 0.
+
+    Args:
+        name: the data set.
+        labels: class numbers; -1 pads sequences.
+        classes: how many classes there are.
+    """
+    counts = np.bincount(labels[labels >= 0].ravel(), minlength=classes)
+    empty = int((counts == 0).sum())
+    if empty and (not counts[0] or 2 * empty > classes):
+        shown = "the class 0" if not counts[0] else f"{empty:,} of them"
+        told = f"{name}: a model tells the classes 0 to {classes - 1:,} apart, but no example has {shown}"
+        warn(f"{told}. Number classes from 0, without gaps")
 
 
 def _join(key: str, part: str) -> str:

@@ -9,7 +9,7 @@ from fedloom.data import describe
 from fedloom.data.dataset import Dataset
 from fedloom.data.partition import iid, shards
 from fedloom.data.sources.arrays import from_arrays, hdf5, npz
-from fedloom.errors import ArgumentError, DataError
+from fedloom.errors import ArgumentError, DataError, FedloomWarning
 
 h5py = pytest.importorskip("h5py")
 
@@ -245,3 +245,31 @@ def test_numbers_to_be_predicted_stay_numbers() -> None:
 def test_numbers_that_are_none_are_refused(y: list[object], told: str) -> None:
     with pytest.raises(DataError, match=told):
         from_arrays("toy", {"x": np.zeros((2, 3)), "y": y}, numbers=True)
+
+
+def test_labels_and_users_that_are_texts_have_one_spelling() -> None:
+    y, users = np.array(["1.0", "1 ", "2"]), np.array(["caf\u00e9", "cafe\u0301", "bar"])
+    data = from_arrays("toy", {"x": np.zeros((3, 2)), "y": y, "user": users})
+    assert (data.class_names, data.columns["y"].tolist()) == (("1", "2"), [0, 0, 1])
+    assert data.user_names == ("bar", "caf\u00e9")
+    for missing in ("", "NA", "nan", "null"):
+        with pytest.raises(DataError, match=r"y must hold a text in every row, but row 1 is .*, as are 2 in all"):
+            from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array(["a", missing, missing])})
+    with pytest.warns(FedloomWarning, match="y has texts that differ in capitals only, 'Yes' and 'yes': they stay"):
+        letters = from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array(["Yes", "yes", "no"])})
+    assert letters.classes == 3
+
+
+def test_classes_that_do_not_count_from_0() -> None:
+    with pytest.warns(FedloomWarning, match="tells the classes 0 to 2 apart, but no example has the class 0"):
+        assert from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array([1, 2, 1])}).classes == 3
+    with pytest.warns(FedloomWarning, match="no example has 8 of them"):
+        assert from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array([0, 9, 0])}).classes == 10
+    assert from_arrays("toy", {"x": np.zeros((3, 2)), "y": np.array([True, False, True])}).classes == 2
+
+
+def test_decimal_labels_are_refused_or_predicted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), y=np.array([0.5, 1.5, 2.5]))
+    with pytest.raises(DataError, match=r"row 0 is 0.5: number classes from 0, or predict numbers \(--task regression"):
+        npz(tmp_path / "a.npz")
+    assert npz(tmp_path / "a.npz", numbers=True).columns["y"].tolist() == [0.5, 1.5, 2.5]
