@@ -191,7 +191,7 @@ but is 'hinge'
         found = goal.metrics(outputs, batch)
         for name in others:
             require(name not in found, "metrics", "named otherwise than what the loss measures already", name)
-        each = {name: per_example(name, f(outputs, batch), batch) * found["count"] for name, f in means.items()}
+        each = {name: per_example(name, f, outputs, batch) * found["count"] for name, f in means.items()}
         return found | each
 
     means = {name: one.function for name, one in others.items() if one.over == "example"}
@@ -200,8 +200,16 @@ but is 'hinge'
     return replace(goal, metrics=measured, better=goal.better + directions, overall=goal.overall + overall)
 
 
-def per_example(name: str, values: Array, batch: Batch) -> Array:
+def per_example(name: str, function: Losses, outputs: PyTree, batch: Batch) -> Array:
     """Return the values of a metric, if there is one for each example of the batch."""
+    try:
+        values = function(outputs, batch)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        need = (
+            "made of operations of JAX, because it is compiled, or declared by "
+            'fl.tasks.metric(function, over="split"), whose function gets NumPy arrays'
+        )
+        raise ArgumentError(f'metrics["{name}"]', need, function) from error
     shape, wanted = jnp.shape(values), (len(batch["x"]),)
     need = (
         "one value for each example, of shape (batch,) (a metric that is one number over all predictions of a part is "
@@ -211,14 +219,18 @@ def per_example(name: str, values: Array, batch: Batch) -> Array:
     return values
 
 
+def per_loss(losses: Array, batch: Batch) -> Array:
+    """Return losses, if there is one for each example of the batch."""
+    shape, wanted = jnp.shape(losses), (len(batch["x"]),)
+    require(shape == wanted, "loss", f"one number for each example, of shape {wanted}", shape)
+    return losses
+
+
 def _own(loss: Losses) -> Objective:
     """A loss of one's own, and nothing else."""
 
     def each(outputs: PyTree, batch: Batch) -> Array:
-        losses = loss(outputs, batch)
-        shape, wanted = jnp.shape(losses), (len(batch["x"]),)
-        require(shape == wanted, "loss", f"one number for each example, of shape {wanted}", shape)
-        return losses
+        return per_loss(loss(outputs, batch), batch)
 
     def metrics(outputs: PyTree, batch: Batch) -> dict[str, Array]:
         losses = each(outputs, batch)
@@ -260,7 +272,7 @@ def supervised(
     def losses(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
         found, state = apply(variables, batch["x"], key)
         outputs, more = extra(found)
-        return goal.loss(fitting(widened(outputs), batch), batch) + more, state
+        return per_loss(goal.loss(fitting(widened(outputs), batch), batch), batch) + more, state
 
     def measured(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
         return goal.metrics(fitting(predicted(variables, batch["x"]), batch), batch)

@@ -129,6 +129,13 @@ def test_one_number_for_a_batch_is_refused_before_the_run() -> None:
     assert seen == []
 
 
+def test_a_function_of_numpy_arrays_is_refused_as_a_metric_of_examples() -> None:
+    init = lambda key: {"w": jnp.zeros((3, 2))}  # noqa: ARG005, E731
+    task = fl.tasks.from_function(init, lambda p, x: x @ p["w"], metrics={"f1": f1})
+    with pytest.raises(ArgumentError, match=r'metrics\["f1"\] must be made of operations of JAX.*over="split"'):
+        fl.run(dealt(), task, fl.fedavg(**WORK), rounds=1)
+
+
 def test_what_is_no_number_over_a_split_is_refused_at_the_first_evaluation() -> None:
     seen: list[Any] = []
     with pytest.raises(ArgumentError, match=r'metrics\["each"\] must be one number over all predictions'):

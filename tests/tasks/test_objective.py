@@ -110,7 +110,8 @@ def linear(outputs: int, loss: Any, shape: tuple[int, ...] = ()) -> Task:
     ],
 )
 def test_outputs_that_do_not_fit_the_labels(task: Task, y: np.ndarray, message: str) -> None:
-    data = federated(np.ones((6, 4), np.float32), y.astype(np.int32))
+    kind = np.int32 if "tokens" in message else np.float32
+    data = federated(np.ones((6, 4), kind), y.astype(np.int32))
     with pytest.raises(ArgumentError, match=message):
         fl.run(data, task, fl.fedavg(fraction=1), rounds=1)
 
@@ -136,3 +137,22 @@ def test_what_a_loss_has_beside_is_added_to_every_example_and_not_measured() -> 
     assert task.metrics(begin(None), batch)["loss"].tolist() == [4, 9]
     assert task.outputs is not None
     assert task.outputs(begin(None), batch["x"]).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("loss", [lambda o, b: (o[:, None] - b["y"]) ** 2, lambda o, b: ((o - b["y"]) ** 2).mean()])
+def test_an_objective_whose_loss_is_not_one_number_for_each_example_is_refused(loss: Any) -> None:
+    """Where (batch,) meets (batch, 1) there are batch² numbers, which used to be trained on."""
+    metrics = lambda o, b: {"loss": (o - b["y"]) ** 2, "count": jnp.ones(len(o))}  # noqa: E731
+    task = fl.tasks.from_function(lambda key: jnp.zeros(2), lambda w, x: x @ w, loss=Objective(loss, metrics))  # noqa: ARG005
+    data = federated(np.ones((4, 2), np.float32), np.ones(4, np.float32), classes=1)
+    with pytest.raises(ArgumentError, match="loss must be one number for each example"):
+        fl.run(data, task, fl.fedavg(fraction=1.0), rounds=1)
+
+
+def test_metrics_of_an_objective_that_are_one_number_for_a_batch_are_refused() -> None:
+    metrics = lambda o, b: {"loss": (o - b["y"]) ** 2, "most": jnp.abs(o - b["y"]).max(), "count": jnp.ones(len(o))}  # noqa: E731
+    goal = Objective(lambda o, b: (o - b["y"]) ** 2, metrics)
+    task = fl.tasks.from_function(lambda key: jnp.zeros(2), lambda w, x: x @ w, loss=goal)  # noqa: ARG005
+    data = federated(np.ones((4, 2), np.float32), np.ones(4, np.float32), classes=1)
+    with pytest.raises(ArgumentError, match="metric 'most' has one value for each example"):
+        fl.run(data, task, fl.fedavg(fraction=1.0), rounds=1)
