@@ -12,7 +12,7 @@ import numpy as np
 
 from fedloom.algorithms import Method, ServerState
 from fedloom.data.federated import FederatedData
-from fedloom.direction import require_direction
+from fedloom.direction import metric_of, require_direction
 from fedloom.engines.evaluate import judge
 from fedloom.engines.spreading import Spreading
 from fedloom.engines.station import NativeStation, weights_of
@@ -91,9 +91,10 @@ def course(
         stop = replace(stop, monitor=column)
     if stop.watches and stop.monitor:
         require_direction(stop.monitor, task.directions)
-    overall = [f"clients_{name}" for name, _ in task.overall]
+    told_by_clients = stop.watches and (stop.monitor or "").startswith(prefix)
+    overall = [name for name, _ in task.overall]
     one_each = "a metric with one value for each example: no participant sees all predictions of a split"
-    require(stop.monitor not in overall, "monitor", one_each, stop.monitor)
+    require(not told_by_clients or metric_of(stop.monitor or "") not in overall, "monitor", one_each, stop.monitor)
     for need in mine.algorithm.readings:
         require_direction(f"{need.part}_{need.metric}", task.directions)
     told = about(mine, more or {})

@@ -112,7 +112,9 @@ def usual_metrics(lines: Sequence[Line]) -> Sequence[str]:
 def _faint(lines: Sequence[Line], metrics: Sequence[str]) -> str:
     """The meaning of faint curves, if any are drawn."""
     histories = [history for line in lines for history in line.histories]
-    if not any(_splits(history, models, metric) for history in histories for metric in metrics for models in PANELS):
+    columns = [(h, Measure(models, split, metric).column) for h in histories for metric in metrics
+               for models in PANELS for split in _splits(h, models, metric)]  # fmt: skip
+    if not any(history.direction(column) for history, column in columns):
         return ""
     if len(lines) < len(histories):
         return "bold: mean of the best so far, faint: each seed's"
@@ -139,8 +141,10 @@ def _panel(axes: Any, lines: Sequence[Line], metric: str, models: str, x: str) -
         label, histories = line.label, line.histories
         for j, split in enumerate(_splits(histories[0], models, metric)):
             style = {"color": f"C{j}" if alone else colour, "linestyle": "-" if alone else DASHES[split]}
-            shown = f"{split}, best so far" if alone else f"{label}: {split}" if len(parts) > 1 else label
-            _curve(axes, histories, Measure(models, split, metric).column, x, shown, style)
+            column = Measure(models, split, metric).column
+            drawn = f"{split}, best so far" if histories[0].direction(column) else split
+            shown = drawn if alone else f"{label}: {split}" if len(parts) > 1 else label
+            _curve(axes, histories, column, x, shown, style)
         if metric in others(histories[0]):
             measured = [(h.along("rounds"), abscissa(h, x), h.column(metric)) for h in histories]
             axes.plot(*mean_curve(measured), label=label, linewidth=1.8, color=colour)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedloom.data.partition.partition import counted
+from fedloom.direction import metric_of
 from fedloom.measures import LABELS, OWN, PARTS, SHARED, Measure, parse
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
@@ -90,8 +91,7 @@ def summary(run: Run) -> Group:
         columns = [f"users_{moment}_{metric}" for metric in metrics]
         if any(column in history.columns for column in columns):
             table.add_row(f"{of_users(history)}, {name}", *(shown(history, column) for column in columns))
-            worst = [f"{column}_worst" if column.endswith("accuracy") else "" for column in columns]
-            table.add_row("  the worst tenth", *(shown(history, column) for column in worst))
+            table.add_row("  the worst tenth", *(shown(history, f"{column}_worst") for column in columns))
     moved = history.last("bytes_up") + history.last("bytes_down")
     cost = (
         f"{counted(int(history.last('round')), 'round', 'rounds')}, "
@@ -119,10 +119,10 @@ def shown(history: History, column: str) -> str:
 def show(column: str, value: float) -> str:
     """Return a value as text: an accuracy as a percentage.
 
-    >>> show("test_accuracy", 0.5), show("test_loss", 0.5)
-    ('50.00%', '0.5000')
+    >>> show("test_accuracy", 0.5), show("test_loss", 0.5), show("test_inaccuracy_cost", 0.5)
+    ('50.00%', '0.5000', '0.5000')
     """
-    return f"{value:.2%}" if "accuracy" in column else f"{value:.4f}"
+    return f"{value:.2%}" if metric_of(column) == "accuracy" else f"{value:.4f}"
 
 
 def best_on_validation(history: History) -> str:

@@ -54,8 +54,7 @@ def logits(variables: Any, rows: np.ndarray) -> np.ndarray:
 WORK = {"fraction": 1.0, "batch_size": None, "lr": 0.3}
 
 
-@pytest.mark.parametrize("owned", [True, False])
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize(("owned", "devices"), [(True, 2), (False, 1)])
 def test_of_a_shared_model_they_are_scikit_learns(owned: bool, devices: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(evaluate, "CACHE", 1)  # batches of 16, so that there are several, the last one short
     data, task = dealt(owned), classifier(f1=f1, auroc=auroc)
@@ -87,11 +86,11 @@ def test_of_numbers_r2_is_scikit_learns_and_not_a_mean_over_batches(monkeypatch:
     assert run.stopped == "test r2 reached 0.2"
 
 
-@pytest.mark.parametrize("algorithm", [fl.fedavg(**WORK), fl.ditto(**WORK), fl.local_only(**WORK), fl.ifca(2, **WORK)])
+@pytest.mark.parametrize("algorithm", [fl.ditto(**WORK), fl.local_only(**WORK), fl.ifca(2, **WORK)])
 def test_of_users_each_is_over_a_clients_own_predictions(algorithm: Any) -> None:
     """Before its work in round 2, a client uses the model that it has after round 1."""
     data, task = dealt(), classifier(f1=f1)
-    model = fl.run(data, task, algorithm, rounds=1).of
+    model = fl.run(data, task, algorithm, rounds=1, evaluate=[]).of
     users = fl.run(data, task, algorithm, rounds=2, evaluate="test", users=True).users
     assert users.last("client").tolist() == [0, 1, 2, 3]
     for k, value in enumerate(users.last("before_f1")):

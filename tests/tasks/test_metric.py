@@ -75,8 +75,8 @@ def test_without_a_direction_it_is_recorded_and_has_no_best(tmp_path: Path) -> N
     for history in (run.history, fl.load(tmp_path).history):
         with pytest.raises(UnknownDirection, match="higher or a lower 'test_mae' is better"):
             history.best("test_mae")
-    figure = run.plot("mae")  # as measured: there is no best so far to draw
-    assert [axes.get_ylabel() for axes in figure.axes] == ["mae"]
+    [axes] = run.plot("mae").axes  # as measured: there is no best so far to draw
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["test"]
 
 
 def test_the_worst_users_are_those_with_the_highest_error() -> None:
