@@ -227,7 +227,7 @@ def dpa_sgd_mtl(
     topology: Along = "ring",
     *,
     period: int = 5,
-    weights: str = "metropolis",
+    weights: str | None = None,
     lambdas: tuple[float, float, float, float] = (1e-4, 1e-4, 0.0, 0.0),
     eta: float = 0.5,
     output: str = "output",

@@ -120,7 +120,7 @@ def personalised(
     *,
     weighting: Weighting = by_size,
     peers: int | None = None,
-    peers_by: str = "random",
+    peers_by: str | None = None,
     fraction: float = 0.1,
     local: Local | None = None,
     **local_options: Any,
@@ -131,15 +131,16 @@ def personalised(
         weighting: how much each model counts for a user, on what the user reads of it.
         peers: how many others each user averages with; ``None`` is everybody, which is K² evaluations where models are
             judged.
-        peers_by: which others: ``random``, drawn anew every round, or ``nearest``, whose models are nearest to its own.
+        peers_by: which others, with ``peers``: ``random`` (the default), drawn anew every round, or ``nearest``, whose
+            models are nearest to its own.
         fraction: C, the share of users in a round; the others neither train nor mix. 1 is everybody.
         local: what a user does; or give the arguments of :func:`fedloom.local.sgd` here.
 
     >>> personalised(epochs=2).mixer.describe()
     {'mixing': 'personal', 'weighting': 'size'}
     """
-    require(peers is not None or peers_by == "random", "peers_by", "left alone with all peers", peers_by)
-    mixer = personal(weighting) if peers is None else neighbours(weighting, peers, peers_by)
+    require(peers is not None or peers_by is None, "peers_by", "left alone with all peers", peers_by)
+    mixer = personal(weighting) if peers is None else neighbours(weighting, peers, peers_by or "random")
     return _made(mixer, fraction, local, local_options)
 
 

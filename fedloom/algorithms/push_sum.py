@@ -48,7 +48,7 @@ class PushSum(Personalised):
         return PeerState(models, state.round + 1, {MASS: mass})
 
 
-def push_sum(topology: Along = "exponential", *, period: int = 5, **options: Any) -> PushSum:
+def push_sum(topology: Along = "ring", *, period: int = 5, **options: Any) -> PushSum:
     """Every worker takes τ steps of SGD on its own data, then pushes what it has to those who hear it, along a directed
     graph: stochastic gradient push.
 

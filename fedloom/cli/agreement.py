@@ -25,12 +25,12 @@ def about(experiment: Experiment, data: FederatedData, blind: bool = False) -> d
 
     A blind server has no data, and says whether participants' is images only if ``--images`` says it.
     """
-    fields = {f.name: getattr(experiment, f.name) for f in FIELDS if f.metadata["group"] in TOLD}
-    changed = {name: value for name, value in fields.items() if name in experiment.changed()}
+    told = {f.name for f in FIELDS if f.metadata["group"] in TOLD}
+    given = {name: value for name, value in experiment.given.items() if name in told}
     like = described(data)
     if blind and experiment.images == "auto":
         del like["images"]
-    return {"experiment": changed, **like}
+    return {"experiment": given, **like}
 
 
 def built(said: Mapping[str, Any], data: FederatedData) -> tuple[Any, Any]:
@@ -48,9 +48,9 @@ def owned(own: Experiment, part: int | None) -> Experiment:
     """What says whose examples a participant has: all are its own, unless it is one client of a partition."""
     if part is not None:
         return own
-    for name, usual in (("partition", ("auto", "iid")), ("clients", (1, Experiment().clients))):
-        need = "left alone without --part: whoever takes part is one client"
-        require(getattr(own, name) in usual, name, need, getattr(own, name))
+    for name, allowed in (("partition", ("auto", "iid")), ("clients", (1,))):
+        need = "left alone without --part: a participant is one client"
+        require(name not in own.given or getattr(own, name) in allowed, name, need, getattr(own, name))
     return own.replace(partition="iid", clients=1)
 
 
@@ -61,7 +61,7 @@ def undealt(experiment: Experiment) -> Experiment:
 
 def judging(experiment: Experiment, data: FederatedData) -> FederatedData:
     """A server's data, all of which models are judged on, unless it comes with a test set or says how it is split."""
-    told = {"split", "test_share", "validation_share"} & experiment.changed().keys()
+    told = {"split", "test_share", "validation_share"} & experiment.given.keys()
     if len(data) > 1 or "test" not in data.clients or told:
         return data
     n, nobody = len(data.columns["y"]), {"train": Ranges(np.zeros(1, np.int32), np.ones(1, np.int32))}

@@ -77,7 +77,7 @@ def described(file: Path | None, fields: dict[str, Any]) -> Experiment:
     """The experiment that a file and options describe; files that it names are found from anywhere later."""
     changes = {name: value for name, value in fields.items() if value is not None}
     experiment = (Experiment.read(file) if file else Experiment()).replace(**changes)
-    return experiment.replace(**found(experiment.changed()))
+    return experiment.replace(**found(experiment.given))
 
 
 def found(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from fedloom.runs.checkpoint import write_text
 from fedloom.runs.comparison import comparison
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.lock import alone
+from fedloom.runs.methods import CLOCK, MESSAGES
 from fedloom.runs.plan import Plan
 from fedloom.runs.plot import plot
 from fedloom.runs.result import Run
@@ -57,7 +58,7 @@ def sweep_command(
       fedloom sweep --algorithm dpa-sgd --topology ring,torus,complete --clients 16 --compute 0.01 --latency 0.1
     """
     with told(debug):
-        stands = Experiment.read(file).changed() if file else {"evaluate": "test"}
+        stands = {"evaluate": "test", **(Experiment.read(file).given if file else {})}
         given = {name: value for name, value in fields.items() if value is not None}
         plan = Plan.of(found({**stands, **given}), parse_seeds(seeds))
         first = next(iter(plan.experiments().values()))
@@ -95,11 +96,11 @@ def go_sweep(plan: Plan, folder: Path, manner: Manner) -> None:
 
 
 def by_clock(points: list[Point], experiments: dict[str, Experiment]) -> list[tuple[Any, list[Point]]]:
-    """How points are run, and which so: those without a server have a clock without one."""
+    """Return the settings of a sweep and the points that have them: a clock and limits have no effect on some."""
     found: dict[Any, list[Point]] = {}
     for point in points:
         e = experiments[point.label]
-        found.setdefault((e.server_bandwidth, e.deadline), []).append(point)
+        found.setdefault(tuple(getattr(e, name) for name in (*CLOCK, *MESSAGES)), []).append(point)
     return [(experiments[mine[0].label].settings(), mine) for mine in found.values()]
 
 

@@ -206,7 +206,7 @@ class Sgd(Local):
 def sgd(
     lr: float = 0.1,
     *,
-    epochs: int = 1,
+    epochs: int | None = None,
     batch_size: int | None = 10,
     decay: float = 1.0,
     optimizer: str | Callable[..., optax.GradientTransformation] = "sgd",
@@ -217,7 +217,7 @@ def sgd(
 
     Arguments:
         lr: the learning rate η.
-        epochs: E, passes over the client's examples.
+        epochs: E, passes over the client's examples; 1 by default.
         batch_size: B; ``None`` is the client's whole set as one batch (B = ∞).
         decay: the learning rate is multiplied by this every round.
         optimizer: a name, or any function from a learning rate to an optax transformation.
@@ -230,7 +230,8 @@ def sgd(
     fedloom.errors.ArgumentError: epochs must be at least 1, but is 0
     """
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
-    return Sgd(lr, decay, epochs, batch_size, microbatch, chosen, period).checked()
+    require(period is None or epochs is None, "epochs", "left alone with a period", epochs)
+    return Sgd(lr, decay, 1 if epochs is None else epochs, batch_size, microbatch, chosen, period).checked()
 
 
 def called(function: Callable[..., Any]) -> str:

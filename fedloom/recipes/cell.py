@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedloom.errors import CheckpointError, FedloomError
+from fedloom.recipes.recorded import recorded_experiment, recorded_fields
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History
@@ -187,12 +188,14 @@ def recorded(path: Path, made: Callable[[dict[str, Any]], T]) -> T | None:
 def check(cell: Cell, outcome: Outcome, path: Path) -> None:
     """Raise a :class:`CheckpointError` if what is kept in a place is of another experiment than the cell's."""
     try:
-        was = Experiment().replace(**outcome.about.get("experiment", {}))
+        was = recorded_experiment(outcome.about.get("experiment", {}))
     except FedloomError as error:
         raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
     e = cell.experiment.replace(**{name: getattr(was, name) for name in FREE})
     if was != e:
-        raise CheckpointError(f"{path} is of another experiment ({was.changed()}): delete it, and it is computed again")
+        raise CheckpointError(
+            f"{path} is of another experiment ({recorded_fields(was)}): delete it, and it is computed again"
+        )
 
 
 def as_json(trial: Trial) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fedloom.recipes.cell import Cell, Outcome, star
 from fedloom.recipes.figures import accuracies
 from fedloom.recipes.layout import Grid
 from fedloom.recipes.part import Found, Part, Picture
+from fedloom.recipes.recorded import recorded_experiment
 from fedloom.recipes.series import Series
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.plot import plot
@@ -47,7 +48,7 @@ def hartoyo(table1: Part, table2: Part, published: dict[str, Any]) -> Part:
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=0.97))
         for c in cases:
             if kept := found.series.get(f"portrait-{c.name}"):
-                rate, how = Experiment(**kept.about["experiment"]).lr, ", bfloat16" if star(kept.about) else ""
+                rate, how = recorded_experiment(kept.about["experiment"]).lr, ", bfloat16" if star(kept.about) else ""
                 about = f"Task 2, {described(c.experiment)}, learning rate {rate:g}{how}"
                 yield Picture(kept.name, about, plot([(about, kept.history)], target=c.targets[-1]))
         if figure := accuracies(third, found.outcomes):

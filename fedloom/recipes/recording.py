@@ -24,6 +24,7 @@ from fedloom.recipes.conduct import Begin, Conduct
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.partial import Partial, claim, clear, place, unfinished
 from fedloom.recipes.racing import Course
+from fedloom.recipes.recorded import recorded_fields
 from fedloom.recipes.tuning import tune
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
@@ -123,7 +124,7 @@ def run_one(series: curves.Series, manner: Manner, until: float) -> None:
     """Run a series and record it; a TimeoutError if the time is over before that."""
     series = replace(series, experiment=manner.precisely(series.experiment))
     folder = place(manner.folder, series.name, series.experiment.precision, device())
-    claim(folder, {"experiment": series.experiment.changed(), "device": device()})
+    claim(folder, {"experiment": recorded_fields(series.experiment), "device": device()})
     before, start = spent(folder), time.perf_counter()
     try:
         with manner.live(series.experiment.stop()) as begin:
@@ -183,7 +184,9 @@ def tune_one(cell: Cell, data: dict[Any, FederatedData], manner: Manner, until: 
     e, folder = cell.experiment, manner.folder
     kind = (e.algorithm, *(getattr(e, f.name) for f in fields(e) if f.metadata["group"] in ("Data", "Clients")))
     data[kind] = data.get(kind) or federated(e)
-    kept = Partial(place(folder, cell.name, e.precision, device()), {"experiment": e.changed(), "device": device()})
+    kept = Partial(
+        place(folder, cell.name, e.precision, device()), {"experiment": recorded_fields(e), "device": device()}
+    )
     seeds = 1 if manner.quick else 3
     with manner.live(e.stop()) as begin:
         course = Course(cell, data[kind], compiled(), Conduct(begin, kept.folder, until))
@@ -205,7 +208,7 @@ def provenance(name: str, e: Experiment, seconds: float, manner: Manner) -> Mapp
         "device": device(),
         "versions": {"jax": jax.__version__, "numpy": np.__version__},
         "seconds": round(seconds, 2),
-        "experiment": e.changed(),
+        "experiment": recorded_fields(e),
     }
 
 

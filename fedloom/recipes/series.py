@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedloom.errors import CheckpointError
+from fedloom.errors import CheckpointError, FedloomError
 from fedloom.recipes.cell import made_so, recorded
 from fedloom.recipes.conduct import Conduct
+from fedloom.recipes.recorded import recorded_experiment
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.history import History, from_rows
@@ -116,7 +117,11 @@ def check(series: Series, kept: Kept, folder: Path) -> None:
     """
     path, was = folder / f"{series.name}.json", kept.about.get("experiment", {})
     precision = was.get("precision", series.experiment.precision)  # in whichever it was computed
-    if was != series.experiment.replace(precision=precision).changed():
+    try:
+        experiment = recorded_experiment(was)
+    except FedloomError as error:
+        raise CheckpointError(f"{path} is damaged ({error}): delete it, and it is computed again") from error
+    if experiment != series.experiment.replace(precision=precision):
         raise CheckpointError(f"{path} is of another experiment ({was}): delete it, and it is computed again")
     if series.make is None and len({len(values) for values in kept.columns.values()}) > 1:
         raise CheckpointError(f"{path} is damaged (some columns are longer): delete it, and it is computed again")

@@ -6,9 +6,10 @@ import dataclasses
 import json
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,9 +22,10 @@ from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
 from fedloom.mixing import WEIGHTS
+from fedloom.mixing.gossip import changes
 from fedloom.runs.catalogue import COMBINERS, INPUTS, LISTING, MODELS, WEIGHTINGS, is_path
 from fedloom.runs.fields import about, convert
-from fedloom.runs.methods import DECIDING, METHODS, useless
+from fedloom.runs.methods import DECIDING, FIXED, METHODS, useless
 from fedloom.runs.settings import Settings
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task, mixed, rescaled
@@ -34,9 +36,15 @@ from fedloom.trees import listed
 class Experiment:
     """A complete description of one run. Every field is an option of the command line and a line of a TOML file.
 
+    An experiment knows which fields it was given. A field that was given and would have no effect is an error, also if
+    it was given the value that is its default.
+
     >>> experiment = Experiment(model="cnn", batch_size=None)
     >>> Experiment.from_toml(experiment.to_toml()) == experiment
     True
+    >>> Experiment(mu=0.01)
+    Traceback (most recent call last):
+    fedloom.errors.ArgumentError: mu must be left alone with algorithm fedavg, which has no use for it, but is 0.01
     """
 
     data: str = about("a data set's name, or a file or folder", "mnist", group="Data")
@@ -136,12 +144,14 @@ class Experiment:
     deadline: float | None = about(
         "seconds after which who is lost (or late, with a server) is given up", None, group="Time"
     )
-    rounds: int = about("stop after this many rounds", 200, group="Stopping")
-    target: float | None = about("stop when what is monitored reaches this, or none", 0.97, group="Stopping")
-    patience: int | None = about("stop after this many rounds without improvement, or none", None, group="Stopping")
+    rounds: int = about("stop after this many rounds", Stop.rounds, group="Stopping")
+    target: float | None = about("stop when what is monitored reaches this, or none", Stop.target, group="Stopping")
+    patience: int | None = about(
+        "stop after this many rounds without improvement, or none", Stop.patience, group="Stopping"
+    )
     monitor: str | None = about(
         "what target and patience look at, such as validation_loss or own_test_accuracy; usual: the accuracy on "
-        "validation data, or else on test data", None, missing="usual", group="Stopping",
+        "validation data, or else on test data", Stop.monitor, missing="usual", group="Stopping",
     )  # fmt: skip
     seconds: float | None = about("stop after this many seconds, or none", None, group="Stopping")
     until_bytes: float | None = about("stop when so many bytes have been sent, or none", None, group="Stopping")
@@ -154,6 +164,23 @@ class Experiment:
     actors: int | None = about("how many actors, with ray", None, missing="cores", group="Engine")
     address: str | None = about("host:port of a Ray cluster, or auto", None, missing="this machine", group="Engine")
     pieces: int = about("parts into which a round's clients are cut at most, with ray", 16, group="Engine")
+
+    def __new__(cls, *values: Any, **fields: Any) -> Self:
+        """Create an experiment that knows which of its fields it is given."""
+        experiment = super().__new__(cls)
+        positional = [f.name for f in dataclasses.fields(cls)][: len(values)]
+        object.__setattr__(experiment, "_given", frozenset([*positional, *fields]))
+        return experiment
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were given, also those that were given their default.
+
+        >>> Experiment(model="2nn", epochs=5).given
+        {'model': '2nn', 'epochs': 5}
+        """
+        names: frozenset[str] = self.__dict__["_given"]
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name in names}
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -183,38 +210,49 @@ class Experiment:
         choose("neighbours", self.neighbours, WEIGHTS)
         for split in self.splits:
             choose("evaluate", split, dict.fromkeys(("train", "validation", "test")))
-        if self.algorithm == "fedsgd":
-            require(self.epochs == 1, "epochs", "1 with algorithm fedsgd", self.epochs)
-            require(self.batch_size in (None, 10), "batch_size", "all with algorithm fedsgd", self.batch_size)
-            object.__setattr__(self, "batch_size", None)
+        self._fix()
         self._check_used()
         self.build_algorithm()
         self.build_clock()
-        if self.engine == "compiled":
-            for name in ("actors", "address", "pieces"):
-                self.leave_alone(name, "with the engine compiled, which has none")
         require(self.actors is None or self.actors >= 1, "actors", "at least 1", self.actors)
         require(self.pieces >= 1, "pieces", "at least 1", self.pieces)
         self.stop()
 
+    def _fix(self) -> None:
+        """Set the fields that the algorithm determines, or raise an :class:`ArgumentError` if others were given."""
+        for name, value in FIXED.get(self.algorithm, {}).items():
+            contradicts = name in self.given and getattr(self, name) != value
+            shown = "all" if value is None else f"{value:g}"
+            require(not contradicts, name, f"{shown} with algorithm {self.algorithm}", getattr(self, name))
+            object.__setattr__(self, name, value)
+
     def _check_used(self) -> None:
-        """Raise an :class:`ArgumentError` for an option that was given and would do nothing."""
+        """Raise an :class:`ArgumentError` for a field that was given and would have no effect."""
         choose("exclude_by", self.exclude_by, {name: name for name in LISTING["weighting"] if "-" in name})
-        for name, why in useless(*(getattr(self, name) for name in DECIDING)).items():
-            self.leave_alone(name, f"{why}, which has no use for it")
+        for name, why in useless({name: getattr(self, name) for name in DECIDING}).items():
+            self.leave_alone(name, why)
 
     def leave_alone(self, name: str, why: str) -> None:
-        """Raise an :class:`ArgumentError` if a field has been given another value than its usual one."""
-        require(name not in self.changed(), name, f"left alone {why}", getattr(self, name))
+        """Raise an :class:`ArgumentError` if a field was given."""
+        require(name not in self.given, name, f"left alone {why}", getattr(self, name))
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:
-        """An experiment from TOML; fields that are not there have their defaults."""
+        """Return an experiment from TOML.
+
+        Fields before the table ``[defaults]`` are given. Those in the table, which a run writes down for the record,
+        are given only where they differ from the default.
+        """
         try:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ArgumentError("the experiment file", f"TOML ({error})", text.strip()[:60]) from error
-        return cls().replace(**values)
+        recorded = values.pop("defaults", {})
+        require(isinstance(recorded, dict), "defaults", "a table of fields", recorded)
+        experiment = cls().replace(**values)
+        known = {f.name: f for f in dataclasses.fields(cls)}
+        same = {n for n in known.keys() & recorded if convert(known[n], recorded[n]) == getattr(experiment, n)}
+        return experiment.replace(**{name: value for name, value in recorded.items() if name not in same})
 
     @classmethod
     def read(cls, path: Path) -> Experiment:
@@ -227,32 +265,32 @@ class Experiment:
             raise ArgumentError("the experiment file", f"UTF-8 text ({error})", str(path)) from error
 
     def replace(self, **changes: Any) -> Experiment:
-        """The same experiment with some fields changed."""
+        """Return the experiment with some more fields given, or given other values."""
         names = {f.name for f in dataclasses.fields(self)}
         for name in changes:
             if name not in names:
                 raise UnknownName("a field of an experiment", name, names)
-        return dataclasses.replace(self, **changes)
-
-    def changed(self) -> dict[str, Any]:
-        """The fields that differ from their defaults.
-
-        >>> Experiment(model="cnn", epochs=5).changed()
-        {'model': 'cnn', 'epochs': 5}
-        """
-        return {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != f.default}
+        return Experiment(**{**self.given, **changes})
 
     def to_toml(self) -> str:
-        """The experiment as TOML, complete."""
+        """Return the experiment as TOML: the fields that were given, then all others in the table ``[defaults]``."""
+        given = self.given
+        first = [f for f in dataclasses.fields(self) if f.name in given]
+        others = [f for f in dataclasses.fields(self) if f.name not in given]
+        note = "# Fields that were not given, with the values that they had."
+        return "\n".join([*self._lines(first), "", note, "[defaults]", *self._lines(others)]).lstrip() + "\n"
+
+    def _lines(self, fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
+        """Return lines of TOML for some fields, under a comment for each group."""
         lines, group = [], None
-        for f in dataclasses.fields(self):
+        for f in fields:
             value = getattr(self, f.name)
             if f.metadata["group"] != group:
                 group = f.metadata["group"]
                 lines += ["", f"# {group}"]
             shown = json.dumps(f.metadata["missing"] if value is None else value, ensure_ascii=False)
             lines.append(f"{f.name} = {shown}  # {f.metadata['help']}")
-        return "\n".join(lines).lstrip() + "\n"
+        return lines
 
     def build_task(self, data: FederatedData) -> Task:
         """The task, for the shapes and classes of the data."""
@@ -278,6 +316,16 @@ class Experiment:
         """The arguments of an exchange without a server."""
         seed = {"seed": self.topology_seed} if self.topology_seed else {}  # who has no use for one has none
         return {"topology": self.topology, "period": self.period, **seed}
+
+    @property
+    def weight_arguments(self) -> dict[str, Any]:
+        """The weights of neighbours, if the topology leaves a choice."""
+        return {} if changes(self.topology) else {"weights": self.neighbours}
+
+    @property
+    def peer_arguments(self) -> dict[str, Any]:
+        """The number and the choice of peers."""
+        return {} if self.peers is None else {"peers": self.peers, "peers_by": self.peers_by}
 
     @property
     def work_arguments(self) -> dict[str, Any]:
@@ -318,14 +366,7 @@ class Experiment:
     def build_clock(self) -> Clock | None:
         """The clock, if there is one; its machines are those of the data's seed."""
         if self.compute is None:
-            for name in ("latency", "bandwidth", "server_bandwidth", "lost", "deadline", "until_clock"):
-                self.leave_alone(name, "without a clock (set compute)")
             return None
-        has_server = self.build_algorithm().has_server
-        if not has_server or self.algorithm == "central":
-            self.leave_alone("server_bandwidth", f"with algorithm {self.algorithm}, which has no server")
-        if not has_server and self.lost == 0:
-            self.leave_alone("deadline", "unless workers are lost: without a server one waits for who is late")
         most = float("inf")
         return clock(
             self.compute, latency=self.latency, bandwidth=most if self.bandwidth is None else self.bandwidth,
@@ -365,13 +406,13 @@ class Experiment:
         0.81
         """
         kept = ("batch_size", "lr", "decay", "optimizer", "compute")
-        plain = {f.name: f.default for f in dataclasses.fields(self)
-                 if f.metadata["group"] in ("Algorithm", "Time") and f.name not in kept}  # fmt: skip
-        never = dict.fromkeys(("target", "patience", "monitor", "seconds", "until_bytes", "until_clock"))
-        until: dict[str, Any] = {"rounds": passes, "every": 1, **never}
-        decay = max(self.decay ** (1 / per_round), sys.float_info.min)  # so small that the second pass has the rate 0
-        how = {"algorithm": "central", "fraction": 1.0, "users": "no", "decay": decay}
-        return self.replace(**plain | until | how)
+        stops = ("target", "patience", "monitor", "seconds", "until_bytes", "until_clock", "every", "users")
+        federated = {f.name for f in dataclasses.fields(self) if f.metadata["group"] in ("Algorithm", "Time")}
+        dropped = federated.difference(kept).union(stops)
+        same = {name: value for name, value in self.given.items() if name not in dropped}
+        if "decay" in same:  # the least number is so small that the second pass has the rate 0
+            same["decay"] = max(self.decay ** (1 / per_round), sys.float_info.min)
+        return Experiment(**{**same, "algorithm": "central", "rounds": passes})
 
     @property
     def along(self) -> str | None:

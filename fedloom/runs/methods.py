@@ -1,8 +1,8 @@
-"""Methods: every algorithm by its name, as an experiment describes it, and of which options it has a use."""
+"""Methods: every algorithm by its name, what builds it from an experiment, and the options that it uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedloom.algorithms import (
@@ -26,26 +26,41 @@ from fedloom.algorithms import (
 from fedloom.mixing.gossip import changes, is_random
 from fedloom.runs.catalogue import LISTING
 
+DECIDING = ("algorithm", "combine", "weighting", "server", "exclude", "peers", "topology", "upper", "compute", "lost",
+            "engine")  # fmt: skip
+"""The fields that decide which others have an effect."""
+CLOCK = ("latency", "bandwidth", "server_bandwidth", "lost", "deadline", "until_clock")
+MESSAGES = ("latency", "bandwidth", "until_bytes")
+RAY = ("actors", "address", "pieces")
 
-def useless(
-    algorithm: str, combine: str, weighting: str, server: str, exclude: float | None, peers: int | None, topology: str
-) -> dict[str, str]:
-    """The options of which an experiment has no use → why; by the fields of DECIDING.
 
-    >>> useless("fedavg", "mean", "size", "average", None, None, "ring")["mu"]
-    'with algorithm fedavg'
+def useless(e: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that have no effect, with the reason, given the values of the fields in ``DECIDING``.
+
+    >>> usual = {"algorithm": "fedavg", "combine": "mean", "weighting": "size", "server": "average", "exclude": None,
+    ...          "peers": None, "topology": "ring", "upper": "", "compute": None, "lost": 0.0, "engine": "compiled"}
+    >>> useless(usual)["mu"], useless(usual)["latency"]
+    ('with algorithm fedavg, which has no use for it', 'without a clock (set compute)')
     """
+    algorithm, exclude = e["algorithm"], e["exclude"]
     used, beside = METHODS[algorithm][0], f"with algorithm {algorithm}"
-    how, which, along = f"with combine {combine}", f"with the weighting {weighting}", f"with the topology {topology}"
-    reads = "-" in weighting or exclude is not None
+    how, which, along = (f"with {what}, which has no use for it" for what in (
+        f"combine {e['combine']}", f"the weighting {e['weighting']}", f"the topology {e['topology']}"))  # fmt: skip
+    reads, has_server = "-" in e["weighting"] or exclude is not None, algorithm not in WITHOUT_SERVER
     found: dict[str, str] = {}
     for name, is_used, why in (
-        *((option, option in used, beside) for option in OPTIONS),
-        ("moment", reads, which), ("temperature", "-loss" in weighting, which),
-        ("exclude_by", exclude is not None, which), ("peers_by", peers is not None, "with all peers"),
-        ("trim", combine == "trimmed", how), ("weighting", combine == "mean", how),
-        ("topology_seed", is_random(topology), along), ("neighbours", not changes(topology), along),
-        ("server_momentum", server == "momentum", f"with the server {server}"),
+        *((option, option in used, f"{beside}, which has no use for it") for option in OPTIONS),
+        ("moment", reads, which), ("temperature", "-loss" in e["weighting"], which),
+        ("exclude_by", exclude is not None, which), ("peers_by", e["peers"] is not None, "with all peers"),
+        ("trim", e["combine"] == "trimmed", how), ("weighting", e["combine"] == "mean", how),
+        ("topology_seed", is_random(e["topology"]), along), ("neighbours", not changes(e["topology"]), along),
+        ("server_momentum", e["server"] == "momentum", f"with the server {e['server']}, which has no use for it"),
+        ("lambda4", bool(e["upper"]), "without upper layers (set upper)"),
+        *((name, e["compute"] is not None, "without a clock (set compute)") for name in CLOCK),
+        *((name, algorithm not in SILENT, f"{beside}, which sends nothing") for name in MESSAGES),
+        ("server_bandwidth", has_server and algorithm != "central", f"{beside}, which has no server"),
+        ("deadline", has_server or e["lost"] > 0, "unless workers are lost: without a server one waits for late ones"),
+        *((name, e["engine"] == "ray", "with the engine compiled, which has none") for name in RAY),
     ):  # fmt: skip
         if not is_used:
             found.setdefault(name, why)
@@ -53,9 +68,9 @@ def useless(
 
 
 WORK = ("fraction", "epochs")
+FIXED: dict[str, dict[str, Any]] = {"fedsgd": {"epochs": 1, "batch_size": None}, "central": {"fraction": 1.0}}
+"""Algorithm → the fields that it determines: other values contradict it."""
 SERVED = (*WORK, "weighting", "exclude", "combine", "clip", "server", "server_lr", "server_momentum")
-DECIDING = ("algorithm", "combine", "weighting", "server", "exclude", "peers", "topology")
-"""The fields that decide of which others there is a use."""
 ALONG = ("topology", "topology_seed", "neighbours", "period")
 RELATED = ("lambda1", "lambda2", "lambda3", "lambda4", "eta", "private", "upper")
 METHODS: dict[str, tuple[tuple[str, ...], Callable[[Any], Method]]] = {
@@ -77,12 +92,12 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Any], Method]]] = {
     ),
     "personalised": (
         (*WORK, "weighting", "exclude", "peers"),
-        lambda e: personalised(weighting=e.build_weighting(), peers=e.peers, peers_by=e.peers_by, **e.work_arguments),
+        lambda e: personalised(weighting=e.build_weighting(), **e.peer_arguments, **e.work_arguments),
     ),
-    "dpa-sgd": (ALONG, lambda e: dpa_sgd(weights=e.neighbours, **e.along_arguments, **e.step_arguments)),
+    "dpa-sgd": (ALONG, lambda e: dpa_sgd(**e.weight_arguments, **e.along_arguments, **e.step_arguments)),
     "dpa-sgd-mtl": (
         (*ALONG, *RELATED),
-        lambda e: dpa_sgd_mtl(weights=e.neighbours, **e.along_arguments, **e.related_arguments),
+        lambda e: dpa_sgd_mtl(**e.weight_arguments, **e.along_arguments, **e.related_arguments),
     ),
     "push-sum": (("topology", "topology_seed", "period"), lambda e: push_sum(**e.along_arguments, **e.step_arguments)),
     "fedavg-mtl": (("epochs", *RELATED), lambda e: fedavg_mtl(epochs=e.epochs, **e.related_arguments)),
@@ -90,5 +105,8 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Any], Method]]] = {
     "central": ((*WORK, "server", "server_lr", "server_momentum"), lambda e: fedavg(**e.averaged_arguments)),
 }
 """Algorithm → the options of which others have no use, and what builds it."""
+SILENT = ("local", "central")
+"""The algorithms that send nothing."""
+WITHOUT_SERVER = ("personalised", "dpa-sgd", "dpa-sgd-mtl", "push-sum", "local")
 OPTIONS = tuple(dict.fromkeys(option for used, _ in METHODS.values() for option in used))
 assert METHODS.keys() == LISTING["algorithm"].keys()

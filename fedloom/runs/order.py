@@ -134,7 +134,7 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
     telling = ("weighting", "combine", "clip", "topology")
-    ways = [f"{name} {way}" for name, way in experiment.changed().items() if name in telling]
+    ways = [f"{name} {way}" for name, way in experiment.given.items() if name in telling]
     called = ", ".join([experiment.algorithm, *ways])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)

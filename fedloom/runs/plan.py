@@ -45,7 +45,9 @@ class Plan:
             require(name in SWEPT, name, only, value)
             axes[name] = [convert(FIELDS[name], one) for one in listed(value)]
             require(len(set(axes[name])) == len(axes[name]), name, "different values", value)
-        common = {n: convert(FIELDS[n], value) for n, value in given.items() if n not in axes and n != "seed"}
+        seed = given.get("seed")
+        require(seed is None, "seed", f"left out of a sweep, which has --seeds (--seeds {seed},)", seed)
+        common = {n: convert(FIELDS[n], value) for n, value in given.items() if n not in axes}
         return cls(common, axes, seeds)
 
     @classmethod
@@ -83,9 +85,7 @@ class Plan:
                 require(found.get(label, e) == e, "axes", "values of different names", label)
                 found[label] = e
         for name in (name for name in self.axes if name not in used):
-            other = [value for value in self.axes[name] if value != FIELDS[name].default]
-            for value in other[:1]:
-                Experiment().replace(**combinations[0], **{name: value})  # is refused
+            Experiment().replace(**combinations[0], **{name: self.axes[name][0]})  # is refused
         return found
 
     def combinations(self) -> Iterator[dict[str, Any]]:
@@ -113,11 +113,8 @@ def idle_of(given: Mapping[str, Any]) -> set[str]:
 
 
 def useless_now(e: Mapping[str, Any]) -> set[str]:
-    """The fields that an experiment has no use for as it stands, from all its fields."""
-    idle = set(useless(*(e[name] for name in DECIDING)))
-    if not Experiment(algorithm=e["algorithm"]).build_algorithm().has_server:
-        idle |= {"server_bandwidth"} | ({"deadline"} if e["lost"] == 0 else set())
-    return idle
+    """Return the fields that have no effect, given the values of all fields."""
+    return set(useless({name: e[name] for name in DECIDING}))
 
 
 def shown(name: str, value: Any) -> str:

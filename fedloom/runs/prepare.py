@@ -102,6 +102,8 @@ def deal(e: Experiment, dataset: Dataset, folder: Path | None = None) -> Federat
         _check_used(e, "partition", e.partition, ())
         return saved.load(find(e.partition, folder), dataset, _skewed(e, partition.iid(1)), seed=e.data_seed)
     if e.pool == "yes":
+        need = f"left alone with {dataset.name}, which has no test or validation set of its own to pool"
+        require(len(dataset.test) + len(dataset.validation) > 0, "pool", need, e.pool)
         dataset = dataset.pool()
     if e.validation:
         dataset = dataset.hold_out(e.validation, seed=e.data_seed)
@@ -156,6 +158,7 @@ def _table(e: Experiment, path: Path) -> Dataset:
 def _folder(e: Experiment, path: Path) -> Dataset:
     """LEAF's files, or images, also in an archive."""
     if any(path.glob("*.json")) or any(path.glob("train/*.json")):
+        _check_used(e, "data", path.name, ())
         return leaf(path)
     return images(path, e.image_size, grey=e.colours == "grey", skip=e.unreadable == "skip")
 

@@ -17,6 +17,7 @@ from fedloom.recipes.cell import Cell, Trial
 from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.part import Found, Part
 from fedloom.recipes.partial import Partial, place
+from fedloom.recipes.recorded import recorded_fields
 from fedloom.recipes.recording import Manner, device, missing, record_missing, recorded, spent
 from fedloom.recipes.series import Columns, Series, measured
 from fedloom.runs import Experiment, History
@@ -58,7 +59,7 @@ def test_trials_of_another_precision_are_not_mixed_in(tmp_path: Path) -> None:
 def test_a_cell_under_way_is_found_until_it_is_finished(tmp_path: Path) -> None:
     part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),))
     trial = Trial(0.1, 1.0, 0, "test accuracy reached 0.3", ((0, 0.1), (2, 0.3)))
-    of = {"experiment": TOY.changed(), "device": "another"}
+    of = {"experiment": recorded_fields(TOY), "device": "another"}
     Partial(place(tmp_path, "cell", "float32", "another"), of).add([trial], raced=True, seconds=4.0)
     found = recorded([part], tmp_path)
     assert found.unfinished["cell"].trials == (trial,)
@@ -73,7 +74,7 @@ def test_a_cell_under_way_is_found_until_it_is_finished(tmp_path: Path) -> None:
 def test_what_is_under_way_of_another_experiment_is_told_of(tmp_path: Path) -> None:
     part = Part("p", "", (Cell("cell", TOY, 0.1, targets=(0.3,)),))
     trial = Trial(0.1, 1.0, 0, "did 2 rounds", ((0, 0.1), (2, 0.2)))
-    of = {"experiment": TOY.replace(epochs=7).changed(), "device": "A"}
+    of = {"experiment": recorded_fields(TOY.replace(epochs=7)), "device": "A"}
     Partial(place(tmp_path, "cell", "float32", "A"), of).add([trial], raced=True, seconds=4.0)
     with pytest.raises(CheckpointError, match=r"cell\.partial is of another experiment .*'epochs': 7"):
         recorded([part], tmp_path)

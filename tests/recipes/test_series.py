@@ -4,6 +4,7 @@ import pytest
 
 import fedloom.recipes.series as curves
 from fedloom.errors import CheckpointError
+from fedloom.recipes.recorded import recorded_fields
 from fedloom.recipes.series import Kept, Series
 from fedloom.runs import Experiment
 
@@ -41,7 +42,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_history_whose_columns_differ_in_length_is_told_of(tmp_path: Path) -> None:
-    kept = Kept("a", {"round": [0, 1], "test_loss": [2.5]}, {"experiment": QUICK.changed()})
+    kept = Kept("a", {"round": [0, 1], "test_loss": [2.5]}, {"experiment": recorded_fields(QUICK)})
     with pytest.raises(CheckpointError, match=r"a.json is damaged \(some columns are longer\): delete it"):
         curves.check(Series("a", QUICK), kept, tmp_path)
     curves.check(Series("a", QUICK, lambda e, begin: {}), kept, tmp_path)  # noqa: ARG005
@@ -49,7 +50,7 @@ def test_a_history_whose_columns_differ_in_length_is_told_of(tmp_path: Path) -> 
 
 def test_a_series_is_the_same_in_whichever_precision(tmp_path: Path) -> None:
     series = Series("one", Experiment(lr=0.2))
-    kept = lambda **changes: Kept("one", {}, {"experiment": series.experiment.replace(**changes).changed()})  # noqa: E731
+    kept = lambda **changes: Kept("one", {}, {"experiment": recorded_fields(series.experiment.replace(**changes))})  # noqa: E731
     curves.check(series, kept(precision="bfloat16"), tmp_path)
     with pytest.raises(CheckpointError, match="is of another experiment"):
         curves.check(series, kept(precision="bfloat16", lr=0.3), tmp_path)

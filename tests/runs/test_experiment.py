@@ -13,7 +13,7 @@ from fedloom.engines import Compiled, RayEngine
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.mixing import graph
 from fedloom.runs import Experiment
-from fedloom.runs.methods import METHODS, OPTIONS
+from fedloom.runs.methods import FIXED, METHODS, OPTIONS
 from fedloom.runs.prepare import federated
 
 
@@ -208,12 +208,15 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
              "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5}  # fmt: skip
     assert set(other) == set(OPTIONS)
     for name, (used, _) in METHODS.items():
-        base = {"server": "momentum", "topology": "regular"}  # to have use of a momentum and of a seed
+        base = {"server": "momentum", "topology": "regular", "upper": "hidden1"}  # for momentum, seed and lambda4
         plain = Experiment(algorithm=name, **{option: value for option, value in base.items() if option in used})
         for option in OPTIONS:
-            if option in ("epochs", "server") and option in used:
-                continue  # fedsgd has one epoch; the server has momentum already
-            if option in used:
+            if option == "server" and option in used:
+                continue  # the server has momentum already
+            if option in FIXED.get(name, {}):
+                with pytest.raises(ArgumentError, match=f"{option} must be 1 with algorithm {name}"):
+                    plain.replace(**{option: other[option]})
+            elif option in used:
                 assert plain.replace(**{option: other[option]}).build_algorithm().describe() != (
                     plain.build_algorithm().describe()), (name, option)  # fmt: skip
             else:
@@ -224,7 +227,7 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
 def test_numbers_of_the_clock_may_be_numbers() -> None:
     assert Experiment.from_toml("compute = 0.1\nlatency = 0.0\nbandwidth = 1e6") == Experiment(
         compute="0.1", latency="0", bandwidth="1000000")  # fmt: skip
-    assert Experiment(latency="0.0").latency == "0"
+    assert Experiment(compute="0.1", latency="0.0").latency == "0"
 
 
 def test_the_engine_is_built_as_the_experiment_says() -> None:

@@ -9,7 +9,7 @@ from fedloom.data.partition.partition import Deal, Examples, Partition, between,
 from fedloom.errors import number, whole
 
 
-def affinity(clients: int = 10, share: float = 0.8) -> Partition:
+def affinity(clients: int = 100, share: float = 0.8) -> Partition:
     """Clients of equal size: a share of each one's examples is of its favourite class, the rest random from what is
     left of all classes, the favourite among them.
 
