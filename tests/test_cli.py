@@ -43,6 +43,25 @@ def test_run_prints_a_table_keeps_everything_and_refuses_another_experiment_ther
     assert "a holds another experiment" in other.stderr
 
 
+def test_without_options_it_is_the_quick_start_and_with_any_there_is_no_target() -> None:
+    Path("a").mkdir()
+    Path("a/experiment.toml").write_text("lr = 0.5")
+    quick = fedloom("run", "--out", "a")
+    assert "Quick start: fedloom run --target 0.97 --rounds 200" in quick.stderr
+    assert "rounds = 100 there, 200 here, target = None there, 0.97 here" in " ".join(quick.stderr.split())
+    other = fedloom("run", "--seed", "1", "--out", "a")
+    assert "Quick start" not in other.stderr and "target" not in other.stderr
+    for options, said in (
+        (["run", "--algorithm", "fedsgd", "--batch-size", "10"], "batch_size must be all with algorithm fedsgd"),
+        (["run", "--mu", "0.01"], "mu must be left alone with algorithm fedavg"),
+        (["sweep", "a/experiment.toml", "--mu", "0.01"], "mu must be left alone with algorithm fedavg"),
+    ):
+        refused = fedloom(*options)
+        assert refused.exit_code == 2 and said in " ".join(refused.stderr.split())
+    Path("a/seed.toml").write_text("seed = 7")
+    assert "seed must be left out of a sweep" in fedloom("sweep", "a/seed.toml", "--lr", "0.1,0.2").stderr
+
+
 def test_json_is_all_there_is_on_stdout() -> None:
     result = fedloom("run", *FAST, "--json")
     told = json.loads(result.stdout)

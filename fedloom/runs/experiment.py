@@ -233,8 +233,10 @@ class Experiment:
             self.leave_alone(name, why)
 
     def leave_alone(self, name: str, why: str) -> None:
-        """Raise an :class:`ArgumentError` if a field was given."""
-        require(name not in self.given, name, f"left alone {why}", getattr(self, name))
+        """Raise an :class:`ArgumentError` if a field was given, unless as ``none``, which asks for nothing."""
+        [f] = [f for f in dataclasses.fields(self) if f.name == name]
+        asks = f.metadata["missing"] != "none" or getattr(self, name) is not None
+        require(name not in self.given or not asks, name, f"left alone {why}", getattr(self, name))
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:

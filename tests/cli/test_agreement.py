@@ -54,7 +54,7 @@ def test_whoever_takes_part_is_one_client(tmp_path: Path) -> None:
         "train": [36], "validation": [12], "test": [12],
     }  # fmt: skip
     assert owned(Experiment(clients=3), 1) == Experiment(clients=3)
-    with pytest.raises(ArgumentError, match="clients must be left alone without --part: whoever takes part is one"):
+    with pytest.raises(ArgumentError, match="clients must be left alone without --part: a participant is one"):
         owned(Experiment(clients=3), None)
     assert undealt(Experiment(clients=9)) == Experiment(partition="iid", clients=1)
     assert undealt(Experiment(partition="shards")) == Experiment(partition="shards")

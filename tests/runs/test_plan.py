@@ -92,6 +92,6 @@ def test_what_depends_on_something_left_out_is_left_out_too(given: dict[str, str
     assert len(labels(**given)) == many
 
 
-def test_a_seed_in_a_file_is_no_axis() -> None:
-    found = Plan.of({"seed": 3, "lr": "0.1,0.2"}, [0]).experiments()
-    assert [e.seed for e in found.values()] == [0, 0]
+def test_a_seed_in_a_file_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"seed must be left out of a sweep, which has --seeds \(--seeds 3,\)"):
+        Plan.of({"seed": 3, "lr": "0.1,0.2"}, [0])

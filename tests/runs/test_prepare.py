@@ -65,10 +65,8 @@ def test_a_folder_without_a_slash(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("partition", SCHEMES)
 def test_every_partition_by_name(folder: Path, partition: str) -> None:
-    clients = 100 if partition == "natural" else 4
-    experiment = Experiment(
-        data="people.csv", label="class", user="who", partition=partition, clients=clients, split="none"
-    )
+    clients = {} if partition == "natural" else {"clients": 4}
+    experiment = Experiment(data="people.csv", label="class", user="who", partition=partition, split="none", **clients)
     found = federated(experiment, folder)
     assert len(found) == 4
     assert sorted(found.index.tolist()) == list(range(60))
