@@ -30,7 +30,8 @@ OTHERWISE = {
 """Parameters that mean something else than the field of their name."""
 SAME: dict[str, tuple[Any, Any]] = {
     "latency": (0.0, "0"), "bandwidth": (float("inf"), None), "server_bandwidth": (float("inf"), None),
-    "drop": ((), None), "categorical": ((), None), "numeric": ((), None), "images": (None, "auto"), "evaluate": (("train", "test"), "train,test"),
+    "drop": ((), None), "categorical": ((), None), "numeric": ((), None), "images": (None, "auto"),
+    "evaluate": (("train", "test"), "train,test"),
     "users": (False, "no"), "weighting": (fl.combine.by_size, "size"), "server": (fl.server(), "average"),
     "engine": (None, "compiled"), "epochs": (None, 1), "peers_by": (None, "random"), "weights": (None, "metropolis"),
 }  # fmt: skip
