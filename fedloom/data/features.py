@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.data.partition.partition import Columns
+from fedloom.data.partition.partition import Columns, counted
 from fedloom.errors import DataError, require, warn
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def without_unseen(
 
 def _counted(features: Features, x: Float[np.ndarray, "rows features"], places: Sequence[int]) -> str:
     """Return which texts these are, and how many rows have each."""
-    shown = ", ".join(f"{features.names[i]} ({int((x[:, i] != 0).sum()):,} rows)" for i in places[:SHOWN])
+    shown = ", ".join(
+        f"{features.names[i]} ({counted(int((x[:, i] != 0).sum()), 'row', 'rows')})" for i in places[:SHOWN]
+    )
     return shown + (f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else "")
 
 

@@ -143,6 +143,12 @@ def _number_format(where: str, name: str, cells: Sequence[str], dialect: Dialect
             f"{where} holds numbers such as {given[0]!r}: say {offer}, or call the column categorical "
             f"(--categorical {name})"
         )
+    signs = [cell.strip("+-0123456789.,' ") for cell in given if any(symbol in cell for symbol in SYMBOLS)]
+    if are_mostly(sum(sign in SYMBOLS for sign in signs), given):
+        raise DataError(
+            f"{where} holds numbers with different signs, {' and '.join(sorted(set(signs) & set(SYMBOLS)))}: convert "
+            f"them to one unit, or say --drop {name} or --categorical {name}"
+        )
     if are_mostly(sum(HEXADECIMAL.fullmatch(cell) is not None for cell in given), given):
         raise DataError(
             f"{where} holds hexadecimal numbers such as {given[0]!r}, which look like identifiers: say --user {name}, "

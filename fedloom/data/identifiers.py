@@ -104,4 +104,4 @@ def _of_numbers(column: Float[np.ndarray, " rows"]) -> str:
 def advice(name: str, has_user: bool) -> str:
     """Return what to type about a column that looks like an identifier."""
     user = "" if has_user else f"--user {name} if it says whose a row is, "
-    return f"{user}--drop {name} to leave it out, or --numeric {name} or --categorical {name} to learn from it"
+    return f"{user}--drop {name} to leave it out, or --numeric {name} or --categorical {name} if it is a feature"

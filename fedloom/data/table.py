@@ -100,7 +100,8 @@ class Table:
         y, class_names = self._labels(label, task)
         lacking = np.isnan(y) if task == "regression" else y < 0
         if unlabelled == "error":
-            skip = "correct the file, leave such rows out with --unlabelled skip, or call the column categorical"
+            skip = "correct the file, or leave such rows out with --unlabelled skip"
+            skip += "" if task == "regression" else f"; --categorical {label} makes NA a class"
             self._check_complete("label", label, lacking, skip)
         users = self._users(user)
         if not features:
@@ -142,7 +143,8 @@ class Table:
                 continue
             if isinstance(column, np.ndarray) and (np.isnan(column).all() or are_row_names(column)):
                 what = "is empty" if np.isnan(column).all() else "numbers the rows"
-                warn(f"{name} of {self.name} has no name and {what}: it is left out (--numeric {name!r} to keep it)")
+                keep = f" (--numeric {name!r} to keep it)" if what == "numbers the rows" else ""
+                warn(f"{name} of {self.name} has no name and {what}: it is left out{keep}")
                 del kept[name]
                 sources[name] = f"dropped: {what}", sources.get(name, ("", ""))[1]
                 continue

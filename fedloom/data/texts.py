@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedloom.data.cells import MISSING, MISSING_TEXT
+from fedloom.data.partition.partition import counted
 from fedloom.errors import DataError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Texts:
                 spelled[name] = spelled.get(name, 0) + count
         several = [spelled for spelled in alike.values() if len(spelled) > 1]
         if several and case == "ask":
-            shown = " and ".join(f"{name!r} ({count:,} rows)" for name, count in several[0].items())
+            shown = " and ".join(f"{name!r} ({counted(count, 'row', 'rows')})" for name, count in several[0].items())
             raise DataError(
                 f"{where} has texts that differ in capitals only, {shown}: say --case same if they mean the same, or "
                 "--case different"

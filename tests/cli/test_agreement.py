@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from fedloom.cli.agreement import about, blank, built, judging, mine, owned, und
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError
+from fedloom.federation.agreement import aligned
 from fedloom.runs import Experiment
 from fedloom.runs.prepare import federated
 
@@ -85,3 +87,19 @@ def test_a_server_without_data_says_whether_it_is_images_if_it_is_told() -> None
         assert experiment.build_task(data).classes == 10
         said = about(experiment, data, blind=True)
         assert said.get("images") == {"auto": None, "yes": True, "no": False}[images]
+
+
+def test_a_model_has_the_servers_features(tmp_path: Path) -> None:
+    def read(name: str, rows: str) -> FederatedData:
+        (tmp_path / name).write_text("seen,ward,y\n" + rows)
+        asked = Experiment(data=str(tmp_path / name), label="y", partition="iid", clients=1, split="none")
+        return federated(asked)
+
+    server = read("server.csv", "2024-01-01,er,0\n2024-01-02,icu,1\n2024-01-03,er,0\n")
+    own = read("own.csv", "2024-01-03,icu,1\n2024-01-05,icu,0\n")
+    said = about(Experiment(model="logistic"), server)
+    mine = aligned(said, own)
+    assert mine.columns["x"].shape == (2, 1 + 7 + 2)  # days, weekdays, wards
+    assert mine.columns["x"][0, 0] == server.columns["x"][2, 0]  # one day is one number for both
+    task, _ = built(said, mine)
+    assert task.init(jax.random.key(0)).params["output"]["w"].shape == (10, 2)

@@ -26,7 +26,7 @@ def test_missing_words() -> None:
 
 
 def test_capitals() -> None:
-    with pytest.raises(DataError, match=r"toy has texts that differ in capitals only, 'Yes' \(1 rows\) and 'yes' \(2"):
+    with pytest.raises(DataError, match=r"toy has texts that differ in capitals only, 'Yes' \(1 row\) and 'yes' \(2"):
         texts("Yes", "yes", "no", "yes ").normalised("toy")
     same = texts("Yes", "yes", "no", "yes ").normalised("toy", "same")
     assert [same.names[code] for code in same.codes] == ["yes", "yes", "no", "yes"]

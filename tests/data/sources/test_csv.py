@@ -237,6 +237,11 @@ def test_columns_that_are_asked_about(write: Write, header: str, row: str, messa
         csv(write(f"{header}\n" + numbered(row)), "y")
 
 
+def test_amounts_in_different_currencies(write: Write) -> None:
+    with pytest.raises(DataError, match=r"column pay of .* holds numbers with different signs, \$ and €: convert them"):
+        csv(write("pay,y\n€1.5,a\n$2,b\n"), "y")
+
+
 def test_an_identifier_that_the_user_calls_a_feature_or_a_user(write: Write) -> None:
     path = write("n,v,y\n" + numbered("{i},{half},{y}"))
     assert csv(path, "y", numeric="n").features == ["n", "v"]
@@ -313,9 +318,7 @@ def test_a_text_that_no_training_example_has_is_missing_after_a_warning(write: W
         f"{who},{'new' if who == 'bob' and i == 4 else 'old'},{'ab'[i % 2]}" for who in ("ann", "bob") for i in range(5)
     ]
     data = csv(write("who,colour,y\n" + "\n".join(rows) + "\n"), "y", "who")
-    with pytest.warns(
-        FedloomWarning, match=r"no training example has, colour=new \(1 rows\): they are read as missing"
-    ):
+    with pytest.warns(FedloomWarning, match=r"no training example has, colour=new \(1 row\): they are read as missing"):
         dealt = data.partition(natural(), temporal(0.2, 0.2))
     assert dealt.columns["x"][9].tolist() == [0.0, 0.0]
     assert dealt.columns["x"][8].tolist() == [0.0, 1.0]
