@@ -128,13 +128,22 @@ class Passed:
 
     now: float
     ready: Float[np.ndarray, " K"]
-    up: Float[np.ndarray, " K"]
-    down: Float[np.ndarray, " K"]
+    up: Int[np.ndarray, " K"]
+    down: Int[np.ndarray, " K"]
 
 
 def nothing(workers: int) -> Passed:
     """Before a run."""
-    return Passed(0.0, np.zeros(workers), np.zeros(workers), np.zeros(workers))
+    return Passed(0.0, np.zeros(workers), np.zeros(workers, np.int64), np.zeros(workers, np.int64))
+
+
+def exact_sum(counts: Int[np.ndarray, " K"]) -> int:
+    """Return the sum of numbers of 64 bits, also where it has more.
+
+    >>> exact_sum(np.array([2**62, 2**62, 2**62]))
+    13835058055282163712
+    """
+    return (int((counts >> 32).sum()) << 32) + int((counts & (2**32 - 1)).sum())
 
 
 @dataclass(frozen=True)

@@ -160,11 +160,12 @@ class Cohort:
         end = spread(plan, partial(_ended, plan), f"ll{self.whose}lxx")
         weight, counts, reply, keeps = end(work, n, *self.given(lanes.slot), self.algorithm, self.rates)
         weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
+        steps_now = plan.segment * plan.lanes if plan.segment else steps.sum(1, dtype=jnp.float32)
         total = Total(
             update=jax.tree.map(put if plan.stacked else add_up(weight), lanes.total.update, reply.update),
             weight=lanes.total.weight + weight.sum(1),
             aside=jax.tree.map(add_up(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
-            computed=lanes.total.computed + (plan.segment * plan.lanes if plan.segment else steps.sum(1)),
+            computed=lanes.total.computed + steps_now,
             broken=lanes.total.broken + (done & ~counts).sum(1),
         )
         slot = jnp.where(done, lanes.next[:, None] + jnp.cumsum(done, 1, dtype=jnp.int32) - 1, lanes.slot)

@@ -14,6 +14,7 @@ from fedloom.algorithms import Method
 from fedloom.engines.memory import peak
 from fedloom.engines.union import piece_length, takes_one_step
 from fedloom.local import Sent, Sgd, Step, Turn
+from fedloom.local.counting import check_steps
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def plan(
     local, m = algorithm.local, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
     rows = local.rows(sizes)
+    check_steps(local, sizes, rows)
     steps = np.asarray(local.steps(sizes, rows))
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]

@@ -63,7 +63,8 @@ def deal(cohort: np.ndarray, steps: np.ndarray, devices: int) -> np.ndarray:
     load, filled = np.zeros((len(flat), devices), np.int64), np.zeros((len(flat), devices), np.int64)
     rows = np.arange(len(flat))
     for i in range(m):
-        to = np.argmin(load * (m + 1) + filled, axis=1)  # of those with the least work, who has the fewest clients
+        least = load == load.min(axis=1, keepdims=True)
+        to = np.argmin(np.where(least, filled, m + 1), axis=1)  # with the least work, the one with the fewest clients
         dealt[rows, to, filled[rows, to]] = flat[:, i]
         filled[rows, to] += 1
         load[rows, to] += work[:, i]

@@ -37,7 +37,7 @@ class Ditto(Around):
         """Every client uses its own model."""
         return True
 
-    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
+    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
         """Those of the shared model, and as many of its own."""
         return 2 * self.inner.taken(n)
 

@@ -134,15 +134,15 @@ class Local:
         """How many examples one step computes on, for clients of these sizes."""
         raise NotImplementedError
 
-    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array | np.ndarray, "*shape"]:
         """How many steps a client with n examples takes."""
         raise NotImplementedError
 
-    def moves(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
+    def moves(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
         """How often the optimiser of a client with n examples moves."""
         raise NotImplementedError
 
-    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
+    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
         """How many steps a client with n examples takes, in however many pieces they are computed."""
         return self.moves(n)
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require
+from fedloom.local.counting import exact
 from fedloom.local.local import Around, Local, Step, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.tasks.task import Task, Variables
@@ -54,13 +55,13 @@ class Private(Around):
         """False: the server's model lacks the clients' own layers."""
         return False
 
-    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
-        """The inner ones, and those of the epochs before them."""
-        return self.inner.steps(n, rows) + self.first * jnp.asarray(-(-n // rows))
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array | np.ndarray, "*shape"]:
+        """Return the number of inner steps, and of those in the epochs before them."""
+        return self.inner.steps(n, rows) + self.first * -(-exact(n) // rows)
 
-    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
-        """The inner ones, and those of the epochs before them."""
-        epoch = jnp.asarray(n > 0 if self.batch_size is None else -(-n // self.batch_size))
+    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
+        """Return the number of inner steps, and of those in the epochs before them."""
+        epoch = exact(n > 0) if self.batch_size is None else -(-exact(n) // self.batch_size)
         return self.inner.taken(n) + self.first * epoch
 
     def own(self, name: str) -> bool:
@@ -115,6 +116,7 @@ class Private(Around):
         """The same, if its numbers can be used."""
         require(len(self.layers) > 0, "private", "at least one layer", self.layers)
         require(bool(self.first >= self.alternates), "head_epochs", "at least 1", self.first)
+        require(bool(self.first < 2**31), "head_epochs", "at most 2,147,483,647", self.first)
         told = self.inner.describe()
         outside = "work without scaffold, which goes around private layers and not inside: it would tell of them"
         require(not self.inner.corrected, "local", outside, told.get("work"))

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from fedloom.errors import UnknownName, choose, number, require, whole
+from fedloom.local.counting import exact
 from fedloom.local.local import Local, Step, Turn, Work
 from fedloom.local.messages import Reply, Sent
 from fedloom.shuffle import shuffle
@@ -72,13 +73,13 @@ class Sgd(Local):
         """0 with a period, else the round."""
         return round if self.period is None else jnp.zeros_like(round)
 
-    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array, "*shape"]:
-        """How many steps a client with n examples takes: none if it has none."""
-        return jnp.asarray(self.epochs * -(-n // rows) if self.period is None else self.period * (n > 0))
+    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array | np.ndarray, "*shape"]:
+        """Return the number of steps of a client with n examples: 0 if it has none. Exact for numbers on the host."""
+        return self.epochs * -(-exact(n) // rows) if self.period is None else self.period * exact(n > 0)
 
-    def moves(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array, "*shape"]:
-        """How often the optimiser of a client with n examples moves: once an epoch with B = ∞."""
-        return jnp.asarray(self.epochs * (n > 0)) if self.batch_size is None else self.steps(n, self.batch_size)
+    def moves(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
+        """Return how often the optimiser of a client with n examples moves: once an epoch with B = ∞."""
+        return self.epochs * exact(n > 0) if self.batch_size is None else self.steps(n, self.batch_size)
 
     def rows(self, sizes: Int[np.ndarray, " clients"]) -> int:
         """How many examples one step computes on, for clients of these sizes.
@@ -192,11 +193,14 @@ class Sgd(Local):
         batch_size = self.batch_size
         number("lr", self.lr, "above 0", lambda lr: lr > 0)
         whole("epochs", self.epochs, 1)
+        require(bool(self.epochs < 2**31), "epochs", "at most 2,147,483,647", self.epochs)
         if batch_size is not None:
             whole("batch_size", batch_size, 1)  # or all, which is None
+            require(batch_size < 2**31, "batch_size", "at most 2,147,483,647, or all", batch_size)
         require(bool(0 < self.decay <= 1), "decay", "above 0 and at most 1", self.decay)
         require(self.microbatch is None or self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
         require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
+        require(self.period is None or bool(self.period < 2**31), "period", "at most 2,147,483,647 steps", self.period)
         require(self.period is None or bool(self.epochs == 1), "epochs", "left alone with a period", self.epochs)
         everything = batch_size is None and self.period is not None
         require(not everything, "batch_size", "a number, not all, with a period, which counts minibatches", batch_size)

@@ -10,6 +10,7 @@ from fedloom.combine import Reading
 from fedloom.data import FederatedData
 from fedloom.direction import require_direction
 from fedloom.errors import ArgumentError, DataError, UnknownName, require
+from fedloom.local.counting import check_steps
 from fedloom.tasks import Task
 from fedloom.tasks.activation import last
 
@@ -38,6 +39,9 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     algorithm.local.check(model)
+    if task.client is None and algorithm.local.batch_size is not None:  # for B = ∞ the plan does this
+        sizes = data.clients["train"].size
+        check_steps(algorithm.local, sizes, algorithm.local.rows(sizes))
     if isinstance(algorithm, Personalised):
         algorithm.check(model)
     if not isinstance(algorithm, Algorithm):

@@ -391,7 +391,7 @@ class Experiment:
         algorithm, sizes = self.build_algorithm(), data.clients["train"].size
         if "period" in METHODS[self.algorithm][0]:
             batches = np.minimum(sizes, self.batch_size or 0)
-            return float(rounds * self.period * batches.sum() / sizes.sum())
+            return rounds * self.period * int(batches.sum()) / int(sizes.sum())
         return rounds * algorithm.cohort(len(data)) * int(algorithm.local.passes) / len(data)
 
     def centrally(self, passes: int, per_round: float = 1.0) -> Experiment:

@@ -18,7 +18,7 @@ import fedloom.runs.checkpoint as checkpoint
 from fedloom.algorithms import Method, ServerState
 from fedloom.data.checksum import json_content
 from fedloom.engines import Program
-from fedloom.engines.clock import Passed, nothing
+from fedloom.engines.clock import Passed, exact_sum, nothing
 from fedloom.engines.program import Rounds, clients_of
 from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
@@ -141,9 +141,9 @@ class Ongoing:
         """Let the clock go on to a round, and read it: seconds, and bytes in all and through the busiest link."""
         done = int(self.histories[i].last("round")) if self.histories[i] else 0
         self.passed[i] = passed = self.program.passed(self.passed[i], done, now - done, self.inside.index(i))
-        down = float(passed.down.sum()) if self.program.down else 0.0  # what peers send is not sent once more
-        sent = {"bytes_up": float(passed.up.sum()), "bytes_down": down}
-        return {"clock": passed.now, **sent, "busiest_bytes": float((passed.up + passed.down).max())}
+        down = exact_sum(passed.down) if self.program.down else 0  # what peers send is not sent once more
+        sent = {"bytes_up": exact_sum(passed.up), "bytes_down": down}
+        return {"clock": passed.now, **sent, "busiest_bytes": int((passed.up + passed.down).max())}
 
     def settle(self, state: ServerState, before: ServerState | None = None) -> None:
         """Take leave of the experiments that have stopped."""

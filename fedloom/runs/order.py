@@ -18,6 +18,7 @@ from fedloom.engines.mailbox import Mailbox
 from fedloom.engines.rank import rank
 from fedloom.engines.world import owners
 from fedloom.errors import FedloomError, require
+from fedloom.local.counting import check_rounds
 from fedloom.mixing import Gossip
 from fedloom.mixing.mixer import Identity
 from fedloom.runs.checks import check
@@ -144,6 +145,7 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)
     among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
     rounds = lasts(order.selection, len(data), workers, experiment.rounds)
+    check_rounds(algorithm.local, rounds)
     [who] = identities(data, task, [algorithm], [seed])
     return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among}, settings)
 

@@ -13,6 +13,7 @@ from fedloom.data import FederatedData
 from fedloom.engines import Engine, Program, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import DivergedError, UnknownName, require, whole
+from fedloom.local.counting import check_rounds
 from fedloom.runs.checks import check, check_kinds
 from fedloom.runs.lock import alone
 from fedloom.runs.monitor import watching
@@ -109,6 +110,7 @@ def train(
     algorithms = [with_directions(algorithm.sized(len(data)), task.directions) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)
+        check_rounds(algorithm.local, settings.stop.rounds)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
     who = identities(data, task, algorithms, seeds, settings.clock)

@@ -41,6 +41,7 @@ class Stop:
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, 1)
+        require(self.rounds < 2**31 - 1, "rounds", "at most 2,147,483,646", self.rounds)
         for name in ("seconds", "until_bytes", "until_clock"):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), "above 0", lambda value: value > 0)

@@ -5,6 +5,13 @@ from hypothesis import strategies as st
 from fedloom.engines.schedule import deal
 
 
+def test_very_long_work_is_balanced_too() -> None:
+    """Loads times clients would be beyond 64 bits."""
+    m = 2**12
+    dealt = deal(np.arange(m)[None], np.full((1, m), 2**44), devices=2)[0]
+    assert (dealt >= 0).sum(axis=1).tolist() == [m // 2, m // 2]
+
+
 @given(steps=st.lists(st.integers(1, 100), min_size=1, max_size=30), devices=st.integers(1, 5))
 def test_everybody_is_dealt_once_and_loads_are_balanced(steps: list[int], devices: int) -> None:
     work = np.array([steps])
