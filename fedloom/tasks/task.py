@@ -42,7 +42,8 @@ class Task:
         metrics: (variables, batch) → for each metric its value for each example, and under ``count`` what those values
             are out of (1 for an example that is judged once); the mean is Σ value / Σ count, over any batches.
         classes: how many classes it tells apart, where it does and knows.
-        outputs: (variables, inputs) → what the model gives.
+        outputs: (variables, inputs) → what the model gives; inputs in the types in which data keeps its column ``x``,
+            of which ``uint8`` and ``uint16`` are pixels.
         fits: (shape of an example's outputs, of its label, classes) → what the outputs should be, if they are not.
         give_back: variables → the user's own model, with them in it.
         client: a client's examples by part → the client, which trains and judges by its own code (see
