@@ -187,7 +187,7 @@ def test_a_stopped_run_goes_on_by_the_same_clock(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "workers.json").read_text())["workers"]
     assert [one["seconds"] for one in kept] == again.passed.ready.tolist()
     assert sum(one["bytes_up"] for one in kept) == again.history.last("bytes_up")
-    for name in ("clock", "busiest_bytes", "bytes_up", "train_loss"):
+    for name in ("clock", "busiest_bytes", "bytes_up", "own_train_loss"):
         assert again.history.column(name).tolist() == whole.history.column(name).tolist()
     with pytest.raises(fl.errors.CheckpointError, match="holds another run"):
         fl.run(data, task, how, rounds=7, evaluate=["train"], clock=clock(1.0), directory=tmp_path)
