@@ -34,6 +34,7 @@ from fedloom.federation.service import Service
 from fedloom.federation.status import status
 from fedloom.federation.void import is_exhausted
 from fedloom.runs.lock import alone, is_held
+from fedloom.runs.ownership import whose
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.result import Run, write_history, write_model
 
@@ -189,10 +190,13 @@ def kept(coordinator: Coordinator, folder: Path, status: str | None = None) -> R
     stopped = coordinator.stopped or "interrupted: begin the server again with the same folder, and it goes on"
     over = DIVERGED if is_exhausted(coordinator.history.rows) else FINISHED
     status = status or (over if coordinator.stopped else INTERRUPTED)
-    record = Record(course.label, coordinator.history, coordinator.round, status, "" if status == RUNNING else stopped)
+    whose_model = whose(course.arithmetic.algorithm, variables, 0)
+    whose_model["monitor"] = (course.stop.monitor or "") if course.stop.watches else ""
+    record = Record(course.label, coordinator.history, coordinator.round, status, "" if status == RUNNING else stopped,
+                    **whose_model)  # fmt: skip
     write_model(folder, record, variables)
     write_history(folder, record)
-    return Run(course.label, coordinator.history, variables, stopped, status, folder)
+    return Run(course.label, coordinator.history, variables, stopped, status, folder, **whose_model)
 
 
 def many_files() -> None:

@@ -22,8 +22,9 @@ from fedloom.errors import CheckpointError
 
 NAME, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 FORMAT = "fedloom checkpoint 2"
-LAST, USERS = "last", "users"
-"""Parts of a checkpoint: the state after the last round, and what was measured of each user."""
+LAST, BEST, USERS = "last", "best", "users"
+"""Parts of a checkpoint: the state after the last round, the state after the best round (if it is kept and is another
+one), and what was measured of each user."""
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,8 @@ def to_target(runs: Sequence[Run], target: float) -> str:
 
 
 def watched(run: Run) -> str | None:
-    """Return the column of a run that a target is about."""
+    """Return the column of a run that a target is about: the one that was monitored, else a test accuracy."""
+    if run.monitor:
+        return run.monitor
     names = [one.column for one in measures(run.history) if (one.part, one.metric) == ("test", "accuracy")]
     return names[0] if names else None

@@ -150,8 +150,12 @@ class Experiment:
         "stop after this many rounds without improvement, or none", Stop.patience, group="Stopping"
     )
     monitor: str | None = about(
-        "what target and patience look at, such as validation_loss or own_test_accuracy; usual: the accuracy on "
+        "what target, patience and keep look at, such as validation_loss or own_test_accuracy; usual: the accuracy on "
         "validation data, or else on test data", Stop.monitor, missing="usual", group="Stopping",
+    )  # fmt: skip
+    keep: str | None = about(
+        "the model of which round is kept: best or last; usual: best with patience, else last", Stop.keep,
+        missing="usual", group="Stopping",
     )  # fmt: skip
     seconds: float | None = about("stop after this many seconds, or none", None, group="Stopping")
     until_bytes: float | None = about("stop when so many bytes have been sent, or none", None, group="Stopping")
@@ -408,7 +412,7 @@ class Experiment:
         0.81
         """
         kept = ("batch_size", "lr", "decay", "optimizer", "compute")
-        stops = ("target", "patience", "monitor", "seconds", "until_bytes", "until_clock", "every", "users")
+        stops = ("target", "patience", "monitor", "keep", "seconds", "until_bytes", "until_clock", "every", "users")
         federated = {f.name for f in dataclasses.fields(self) if f.metadata["group"] in ("Algorithm", "Time")}
         dropped = federated.difference(kept).union(stops)
         same = {name: value for name, value in self.given.items() if name not in dropped}
@@ -433,7 +437,7 @@ class Experiment:
     def stop(self) -> Stop:
         """When the run has done enough."""
         limits = self.rounds, self.seconds, self.target, self.patience, self.monitor
-        return Stop(*limits, until_bytes=self.until_bytes, until_clock=self.until_clock)
+        return Stop(*limits, until_bytes=self.until_bytes, until_clock=self.until_clock, keep=self.keep)
 
     @property
     def splits(self) -> tuple[str, ...]:

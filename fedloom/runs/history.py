@@ -78,6 +78,12 @@ class History:
         """Return the best value of a metric over all rows: the highest or the lowest, as the task declares."""
         return float(self.so_far(name)[-1])
 
+    def best_row(self, name: str) -> Row | None:
+        """Return the first row in which a metric is best; ``None`` if no row has a finite value of it."""
+        values = self.column(name)
+        signed = np.where(np.isfinite(values), values, math.nan) * (1 if self.rises(name) else -1)
+        return self.rows[int(np.nanargmax(signed))] if np.isfinite(signed).any() else None
+
     def last(self, name: str) -> float:
         """The measure in the last row."""
         return float(self.column(name)[-1])

@@ -6,12 +6,9 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
@@ -20,14 +17,14 @@ from fedloom.data.checksum import json_content
 from fedloom.engines import Program
 from fedloom.engines.clock import Passed, exact_sum, nothing
 from fedloom.engines.program import Rounds, clients_of
-from fedloom.runs.history import History
+from fedloom.runs.history import History, Row
 from fedloom.runs.interrupt import interruptible
+from fedloom.runs.ownership import owned, whose
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.restore import Identity
-from fedloom.runs.result import WORKERS, Run, shared_by_all, whose, write_history, write_model
+from fedloom.runs.result import WORKERS, Run, write_history, write_model
 from fedloom.runs.settings import Settings
 from fedloom.runs.users import Users, present, summary
-from fedloom.tasks import Variables
 from fedloom.trees import flatten, member, stack
 
 Watch = Callable[[Sequence[History]], None]
@@ -55,6 +52,7 @@ class Ongoing:
         self.watch: Watch | None = None
         self.race: Race | None = None
         self.users = [Users() for _ in histories]
+        self.best: list[ServerState | None] = [None] * len(histories)  # the state after the best round, if it is kept
         self.finished: dict[int, Run] = {}
         self.inside = list(range(len(histories)))  # the experiments that the program computes, in its order
         before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
@@ -137,6 +135,11 @@ class Ongoing:
         if self.watch:
             self.watch(self.histories)
 
+    def best_row(self, i: int) -> Row | None:
+        """Return the row of the round whose model is kept because it is the best; ``None`` if the last one is kept."""
+        stop = self.settings.stop
+        return self.histories[i].best_row(stop.monitor) if stop.keeps_best and stop.monitor else None
+
     def pass_time(self, i: int, now: int) -> dict[str, float]:
         """Let the clock go on to a round, and read it: seconds, and bytes in all and through the busiest link."""
         done = int(self.histories[i].last("round")) if self.histories[i] else 0
@@ -152,7 +155,10 @@ class Ongoing:
             broken = [name for name, value in row.items() if not math.isfinite(value)]
             if broken and before is not None:
                 self.diverge(i, self.of(before, i), broken[0])
-            elif reason := self.settings.stop.reason(self.histories[i]):
+                continue
+            if self.best_row(i) is row:
+                self.best[i] = jax.tree.map(np.array, self.of(state, i))
+            if reason := self.settings.stop.reason(self.histories[i]):
                 self.finish(i, self.of(state, i), FINISHED, reason)
         for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
             self.finish(i, self.of(state, i), FINISHED, "overtaken by others")
@@ -172,13 +178,16 @@ class Ongoing:
         """End an experiment: its run, and in its folder the checkpoint, history and model."""
         folder = self.folders[i]
         host: ServerState = jax.tree.map(np.array, state)
+        best = self.best_row(i)
+        kept = (self.best[i] if best else None) or host
+        whose_model = whose(self.algorithms[i], kept.variables, len(self.program.data))
         self.finished[i] = Run(
-            self.labels[i], self.histories[i], host.variables, stopped, status, folder, self.users[i],
-            self.passed[i] if self.program.clock else None, owned(self.algorithms[i], host), len(self.program.data),
-            self.identities[i],
+            self.labels[i], self.histories[i], kept.variables, stopped, status, folder, self.users[i],
+            self.passed[i] if self.program.clock else None, owned(self.algorithms[i], kept),
+            identity=self.identities[i], best=best, monitor=self.settings.monitored, **whose_model,
         )  # fmt: skip
         if folder:
-            write_model(folder, self.write(i, host, status, stopped), host.variables)
+            write_model(folder, self.write(i, host, status, stopped), kept.variables)
         if folder and self.program.clock:
             checkpoint.write_bytes(folder / WORKERS, json_content({"workers": by_worker(self.passed[i])}))
 
@@ -197,25 +206,17 @@ class Ongoing:
         folder, history = self.folders[i], self.histories[i]
         assert folder is not None
         record = Record(
-            self.labels[i], history, int(history.last("round")), status, stopped,
-            **whose(self.algorithms[i], len(self.program.data)), settings=self.settings.recorded(),
+            self.labels[i], history, int(history.last("round")), status, stopped, monitor=self.settings.monitored,
+            keeps_best=self.settings.stop.keeps_best,
+            **whose(self.algorithms[i], state.variables, len(self.program.data)), settings=self.settings.recorded(),
             identity=self.identities[i],
         )  # fmt: skip
+        best = self.best[i] if record.model_round != record.round else None
         parts = {checkpoint.LAST: flatten(state), checkpoint.USERS: self.users[i].arrays()}
+        parts |= {checkpoint.BEST: flatten(best)} if best is not None else {}
         checkpoint.write(folder, checkpoint.Checkpoint.of(parts, record.as_json()))
         write_history(folder, record)
         return record
-
-
-def owned(algorithm: Method, state: Any) -> Callable[[int], Variables]:
-    """The number of a client → its model."""
-    own = algorithm.personal or algorithm.apart
-    return partial(_own, algorithm, state) if own else partial(shared_by_all, state.variables)
-
-
-def _own(algorithm: Method, state: Any, client: int) -> Variables:
-    own: Variables = jax.tree.map(np.asarray, algorithm.model(state, jnp.int32(client)))
-    return own
 
 
 def by_worker(passed: Passed) -> list[dict[str, float]]:

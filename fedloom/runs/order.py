@@ -139,6 +139,8 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     called = ", ".join([experiment.algorithm, *ways])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)
+    need = "last over MPI, where models of earlier rounds are not kept (with patience it is best unless given)"
+    require(not experiment.stop().keeps_best, "keep", need, experiment.keep or "best")
     settings = watching(experiment.settings(), algorithm, task, data)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
     way = Served if isinstance(algorithm, Algorithm) else Along

@@ -27,9 +27,10 @@ from fedloom.runs.history import History, from_rows
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.lock import alone
 from fedloom.runs.order import Order, Prepared, Refused, prepared
+from fedloom.runs.ownership import whose
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record, from_json
 from fedloom.runs.restore import difference
-from fedloom.runs.result import WORKERS, Run, whose, write_history, write_model
+from fedloom.runs.result import WORKERS, Run, write_history, write_model
 from fedloom.runs.resumption import check_resumption
 from fedloom.runs.tally import Report, counters, report, row, statistics
 
@@ -188,10 +189,10 @@ class Attendance:
     def moment(self, round: int) -> Moment:
         """What this rank has now."""
         spent = {name: {str(w): n for w, n in counted.items()} for name, counted in counters(self.prepared).items()}
-        owned = whose(self.prepared.exchange.rank.algorithm, len(self.prepared.data))
+        owned = whose(self.exchange.rank.algorithm, self.exchange.rank.first, len(self.prepared.data))
         settings = self.prepared.experiment.settings().recorded()
         record = Record(self.prepared.label, self.history, round, RUNNING, **owned, settings=settings,
-                        identity=self.prepared.identity)  # fmt: skip
+                        identity=self.prepared.identity, monitor=self.prepared.settings.monitored)  # fmt: skip
         about = {"workers": self.workers, "spent": spent, **record.as_json()}
         return Moment(round, self.exchange.arrays(), about)
 
@@ -221,7 +222,8 @@ class Attendance:
         write_model(self.folder, told, variables)
         write_history(self.folder, told)
         identity = self.prepared.identity
-        return Run(told.label, told.history, variables, self.verdict, status, self.folder, identity=identity)
+        return Run(told.label, told.history, variables, self.verdict, status, self.folder, identity=identity,
+                   models=told.models, own_layers=told.own_layers, monitor=told.monitor)  # fmt: skip
 
     def leave(self, reason: str) -> str:
         """Save what this rank has of the last meetings, tell the others why it leaves, and wait a little until they

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fedloom.errors import CheckpointError
-from fedloom.runs.history import History, from_rows
+from fedloom.runs.history import History, Row, from_rows
+from fedloom.runs.ownership import SHARED
 
 RUNNING, FINISHED, INTERRUPTED, DIVERGED = "running", "finished", "interrupted", "diverged"
 """How a run stands. A run that was killed is still ``running`` in its folder."""
@@ -22,12 +23,16 @@ class Record:
     Args:
         label: the name in tables and figures.
         history: what was measured.
-        round: the round of the stored model. The last row of the history may be older.
+        round: the round of the stored state. The last row of the history may be older.
         status: ``running``, ``finished``, ``interrupted`` or ``diverged``.
         stopped: why the run stopped; empty while it runs.
-        models: ``one`` if the stored model is everybody's, ``each`` if there is one for each client, ``shared parts``
-            if the layers of one client are stored elsewhere.
+        models: whose model is stored; see :mod:`fedloom.runs.ownership`.
+        own_layers: the names of the model's arrays that are each client's own.
         clients: the number of clients.
+        monitor: the column of the history that a target, patience or the best round looks at; empty if none does.
+        keeps_best: whether the stored model is that of the round in which this column is best.
+        monitor: the column of the history that a target, patience or the best round looks at; empty if none does.
+        keeps_best: whether the stored model is that of the round in which this column is best.
         settings: the settings that decide what the history holds, such as ``every``.
         identity: what makes the run this run: data, task, algorithm, clock, seed.
     """
@@ -37,10 +42,23 @@ class Record:
     round: int
     status: str = RUNNING
     stopped: str = ""
-    models: str = "one"
+    models: str = SHARED
+    own_layers: Sequence[str] = ()
     clients: int = 0
+    monitor: str = ""
+    keeps_best: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Row | None:
+        """The row of the round whose model is kept because the monitored column is best there; ``None`` if none is."""
+        return self.history.best_row(self.monitor) if self.keeps_best else None
+
+    @property
+    def model_round(self) -> int:
+        """The round of the stored model, which is older than the stored state if the best model is kept."""
+        return int(self.best["round"]) if self.best else self.round
 
     @property
     def has_ended(self) -> bool:

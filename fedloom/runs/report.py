@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedloom.data.partition.partition import counted
 from fedloom.direction import metric_of
-from fedloom.measures import LABELS, OWN, PARTS, SHARED, Measure, parse
+from fedloom.measures import LABELS, OWN, PARTS, SHARED, Measure, label, parse
 from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
@@ -101,7 +101,7 @@ def summary(run: Run) -> Group:
     if "clock" in history.columns:
         busiest = history.last("busiest_bytes") / 1e6
         cost += f"; by the clock {history.last('clock'):,.1f} s, {busiest:,.1f} MB through the busiest link"
-    told = [best] if (best := best_on_validation(history)) else []
+    told = [text for text in (kept_model(run), best_on_validation(history)) if text]
     return Group(Text(f"{run.label}: {run.stopped}", style="italic"), table, *map(Text, told), Text(cost, style="dim"))
 
 
@@ -123,6 +123,16 @@ def show(column: str, value: float) -> str:
     ('50.00%', '0.5000', '0.5000')
     """
     return f"{value:.2%}" if metric_of(column) == "accuracy" else f"{value:.4f}"
+
+
+def kept_model(run: Run) -> str:
+    """Return a sentence on what was monitored, if anything was, and on the round whose model is kept."""
+    if not run.monitor:
+        return ""
+    if run.best is None:
+        return f"Monitored: {label(run.monitor)}. The model is that of the last round, {run.model_round:,}."
+    value = show(run.monitor, run.best[run.monitor])
+    return f"Monitored: {label(run.monitor)}. The model is that of round {run.model_round:,}, the best ({value})."
 
 
 def best_on_validation(history: History) -> str:
@@ -185,4 +195,6 @@ def as_json(run: Run) -> dict[str, Any]:
     ranked = [one.column for one in measures(run.history) if run.history.direction(one.column)]
     found = {f"{'max' if run.history.rises(n) else 'min'}_over_rounds_{n}": run.history.best(n) for n in ranked}
     kept = str(run.directory) if run.directory else None
-    return {"label": run.label, "stopped": run.stopped, "diverged": run.diverged, "directory": kept, **last, **found}
+    model = {"monitor": run.monitor or None, "model_round": run.model_round}
+    told = {"label": run.label, "stopped": run.stopped, "diverged": run.diverged, "directory": kept}
+    return {**told, **model, **last, **found}

@@ -63,8 +63,8 @@ def standing(folder: Path | None) -> Record | None:
 
 def restore(
     program: Program, folders: Sequence[Path | None], who: Sequence[Identity], checks: Sequence[Check]
-) -> tuple[ServerState, list[History], list[Users]]:
-    """Return the states, histories and users that stand in the folders, or those before the first round.
+) -> tuple[ServerState, list[History], list[Users], list[ServerState | None]]:
+    """Return the states, histories, users and best states that stand in the folders, or those before the first round.
 
     Args:
         program: the program that goes on.
@@ -76,7 +76,7 @@ def restore(
              for folder, one, check in zip(folders, who, checks, strict=True)]  # fmt: skip
     fresh, better = program.init(), program.task.directions
     if all(one is None for one in found):
-        return fresh, [History(better=better) for _ in found], [Users() for _ in found]
+        return fresh, [History(better=better) for _ in found], [Users() for _ in found], [None for _ in found]
     kept = [one for one in found if one is not None]
     if len(kept) < len(found):
         raise CheckpointError("some of these experiments have begun and some have not: run them apart")
@@ -91,7 +91,17 @@ def restore(
         program.place(stack(evened(states))),
         [from_rows(one.about["rows"], better) for one in kept],
         [measured(one) for one in kept],
+        [best_state(one, member(fresh, i), states[i]) for i, one in enumerate(kept)],
     )
+
+
+def best_state(stored: checkpoint.Checkpoint, like: ServerState, last: ServerState) -> ServerState | None:
+    """Return the state after the best round, as a checkpoint holds it; ``None`` if it does not keep that."""
+    arrays, record = stored.part(checkpoint.BEST), from_json(stored.about)
+    if arrays:
+        found: ServerState = unflatten(like, arrays)
+        return found
+    return last if record.keeps_best else None
 
 
 def same_shapes(fresh: ServerState, state: ServerState) -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-
 import fedloom.runs.checkpoint as checkpoint
 import fedloom.runs.model as model
-from fedloom.algorithms import Method, Personalised
 from fedloom.data.checksum import Damaged, json_content, read_json
 from fedloom.direction import metric_of
 from fedloom.engines.clock import Passed
-from fedloom.errors import CheckpointError, DataError, warn, whole
-from fedloom.runs.history import History
+from fedloom.errors import ArgumentError, CheckpointError, DataError, require, warn, whole
+from fedloom.runs.history import History, Row
 from fedloom.runs.lock import is_held
+from fedloom.runs.ownership import OWNED, PARTS, SHARED, without
 from fedloom.runs.plot import plot as draw
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record, from_json
 from fedloom.runs.users import Users, from_arrays
@@ -34,9 +32,7 @@ class Run:
     Arguments:
         label: its name in tables and figures.
         history: what was measured, round by round.
-        variables: the model after the last round of the history. If clients keep layers for themselves, only the shared
-            layers mean something here, and :meth:`of` gives a client's model. If every client has a model of its own,
-            the models of all clients, stacked.
+        variables: the model after round ``model_round``; ``models`` says whose model it is.
         stopped: why the run stopped.
         status: ``finished``, ``diverged`` (its numbers ceased to be finite; the model is the last good one),
             ``interrupted`` (by Ctrl-C, a limit of time, or a kill), or ``running`` in another process.
@@ -47,6 +43,13 @@ class Run:
         clients: the number of clients.
         identity: the settings that make the run what it is: data, task, algorithm, clock, seed. Runs that differ in
             the seed alone are drawn as one curve. Empty where they are not known.
+        models: whose model ``variables`` is: the shared one, shared parts of one, or those of all clusters or clients,
+            stacked; see :mod:`fedloom.runs.ownership`.
+        own_layers: the names of the arrays that are each client's own. In ``variables`` these are as they were before
+            the first round; :meth:`of` gives a client's model.
+        best: the row of the history in which ``monitor`` is best, if that round's model is kept; ``None`` if the last
+            round's is.
+        monitor: the column of the history that a target, patience or the best round looks at; empty if none does.
     """
 
     label: str
@@ -60,6 +63,15 @@ class Run:
     own: Callable[[int], Variables] | None = field(default=None, repr=False, compare=False)
     clients: int = 0
     identity: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    models: str = SHARED
+    own_layers: Sequence[str] = ()
+    best: Row | None = None
+    monitor: str = ""
+
+    @property
+    def model_round(self) -> int:
+        """The round after which the run had the model that it keeps."""
+        return int((self.best or self.history.rows[-1])["round"]) if len(self.history) else 0
 
     def of(self, client: int) -> Variables:
         """Return the model that a client uses, with the layers that belong to this client alone."""
@@ -96,9 +108,32 @@ class Run:
         metric = metric or ("accuracy" if has_accuracy else "loss")
         return draw([self], metrics=[metric], against=[against], file=file)
 
-    def save(self, file: str | Path) -> None:
-        """Write the final model as safetensors."""
-        model.save(Path(file), self.variables)
+    def save(self, file: str | Path, *, client: int | None = None, shared_parts: bool = False) -> None:
+        """Write the model as safetensors; the file's metadata says whose model it is, and of which round.
+
+        Args:
+            file: the file to write.
+            client: write the model that this client uses.
+            shared_parts: write only the layers that all clients share, where each client has layers of its own.
+
+        Raises:
+            ArgumentError: if each client has layers of its own and neither ``client`` nor ``shared_parts`` is given.
+        """
+        variables, models = self.variables, self.models
+        require(bool(variables.params), "file", f"left unwritten: {self.label} has no model yet", str(file))
+        if client is not None:
+            require(not shared_parts, "shared_parts", "left alone with a client", shared_parts)
+            variables, models = self.of(client), f"the one that client {client} uses"
+        elif shared_parts:
+            need = "left alone: the model has no layers that are each client's own"
+            require(models == PARTS, "shared_parts", need, shared_parts)
+            variables = without(variables, self.own_layers)
+        elif models == PARTS:
+            layers = ", ".join(sorted({name.split(".")[1] for name in self.own_layers}))
+            need = f"given, or shared_parts=True: {self.label} has no shared model, because each client has its own"
+            raise ArgumentError("client", f"{need} layers ({layers})", None)
+        about = {"round": str(self.model_round), "label": self.label, "models": models}
+        model.save(Path(file), variables, about)
 
 
 def load(directory: str | Path) -> Run:
@@ -119,7 +154,8 @@ def load(directory: str | Path) -> Run:
     record = from_json(stored.about)
     if not is_held(folder):
         _compare_copies(folder, record)
-    return _run(folder, record, stored_model(stored), measured(stored))
+    part = checkpoint.BEST if stored.part(checkpoint.BEST) else checkpoint.LAST
+    return _run(folder, record, stored_model(stored, part), measured(stored))
 
 
 def holds_run(folder: Path) -> bool:
@@ -145,8 +181,11 @@ def read_history(folder: Path) -> Record:
 
 
 def write_model(folder: Path, record: Record, variables: Variables) -> None:
-    """Write ``model.safetensors``, the copy of a run's model for other programs."""
-    model.save(folder / MODEL, variables, {"round": str(record.round), "label": record.label, "models": record.models})
+    """Write ``model.safetensors``, the copy of a run's model for other programs, without layers that are each client's
+    own.
+    """
+    about = {"round": str(record.model_round), "label": record.label, "models": record.models}
+    model.save(folder / MODEL, without(variables, record.own_layers), about)
 
 
 def _checkpoint(folder: Path) -> checkpoint.Checkpoint | None:
@@ -171,24 +210,27 @@ def _from_copies(folder: Path) -> Run:
             found, about = model.read(folder / MODEL)
         except DataError as error:
             raise CheckpointError(str(error)) from error
-        if about.get("round") == str(record.round):
+        if about.get("round") == str(record.model_round):
             variables = found
         else:
-            warn(f"{folder / MODEL} is of round {about.get('round')}, {HISTORY} of round {record.round}: "
+            warn(f"{folder / MODEL} is of round {about.get('round')}, {HISTORY} of round {record.model_round}: "
                  "the model is not read")  # fmt: skip
     return _run(folder, record, variables, Users())
 
 
 def _compare_copies(folder: Path, record: Record) -> None:
     """Warn about copies for other programs that are damaged or of another round than the checkpoint."""
-    for name, read in ((HISTORY, lambda: read_history(folder).round), (MODEL, lambda: _model_round(folder))):
+    for name, read, due in (
+        (HISTORY, lambda: read_history(folder).round, record.round),
+        (MODEL, lambda: _model_round(folder), record.model_round),
+    ):
         try:
-            found = read() if (folder / name).is_file() else record.round
+            found = read() if (folder / name).is_file() else due
         except (CheckpointError, DataError) as error:
             warn(f"{error}; the checkpoint, of round {record.round}, is read instead")
             continue
-        if found != record.round:
-            warn(f"{folder / name} is of round {found}, the checkpoint of round {record.round}: the checkpoint is read")
+        if found != due:
+            warn(f"{folder / name} is of round {found}, the checkpoint of round {due}: the checkpoint is read")
 
 
 def _model_round(folder: Path) -> int:
@@ -206,31 +248,8 @@ def _run(folder: Path, record: Record, variables: Variables, users: Users) -> Ru
     own = OWNED.get(record.models) if variables.params else None
     return Run(record.label, record.history, variables, stopped, status, folder, users,
                own=partial(own, variables) if own else None, clients=record.clients,
-               identity=record.identity)  # fmt: skip
-
-
-def whose(algorithm: Method, clients: int) -> dict[str, Any]:
-    """What a file says of whose the models are that stand beside it: everybody's, or each client's own; of some there
-    are only the parts that all share.
-    """
-    each = isinstance(algorithm, Personalised)
-    models = "each" if each else "shared parts" if algorithm.personal else "one"
-    return {"models": models, "clients": clients}
-
-
-def shared_by_all(variables: Variables, client: int) -> Variables:  # noqa: ARG001
-    """The model that all clients use."""
-    return variables
-
-
-def one_of(variables: Variables, client: int) -> Variables:
-    """A client's, of models that are one beside the other."""
-    own: Variables = jax.tree.map(lambda a: a[client], variables)
-    return own
-
-
-OWNED = {"one": shared_by_all, "each": one_of}
-"""Whose models are in a file → a client's."""
+               identity=record.identity, models=record.models, own_layers=record.own_layers,
+               best=record.best, monitor=record.monitor)  # fmt: skip
 
 
 def measured(stored: checkpoint.Checkpoint) -> Users:

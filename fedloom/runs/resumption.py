@@ -41,6 +41,11 @@ def check_resumption(
     if settings.stop.watches and len(rows) and monitor not in rows.columns:
         text = f"{folder} holds rounds in which {monitor}, which is monitored, was not measured"
         raise CheckpointError(f"{text}: monitor one of {', '.join(ranked(rows))}, or choose another folder")
+    had_best = record.keeps_best and record.monitor == monitor
+    if settings.stop.keeps_best and len(rows) and not had_best and rows.best_row(monitor or "") is not rows.rows[-1]:
+        kept = f"the model that is best by {record.monitor}" if record.keeps_best else "the last model"
+        text = f"{folder} holds rounds of which it keeps {kept}, so the one that is best by {monitor} is lost"
+        raise CheckpointError(f'{text}: go on with --keep last (in Python keep="last"), or choose another folder')
     done = f"at least {record.round:,}, which are done already in {folder} (choose another folder to begin anew)"
     require(allows_fewer_rounds or settings.stop.rounds >= record.round, "rounds", done, settings.stop.rounds)
 

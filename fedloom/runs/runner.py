@@ -37,6 +37,7 @@ def run(
     patience: int | None = Stop.patience,
     seconds: float | None = Stop.seconds,
     monitor: str | None = Stop.monitor,
+    keep: str | None = Stop.keep,
     until_bytes: float | None = Stop.until_bytes,
     until_clock: float | None = Stop.until_clock,
     evaluate: str | Sequence[str] = ("train", "test"),
@@ -56,9 +57,11 @@ def run(
         task: what is learned.
         algorithm: how.
         rounds, target, patience, seconds, until_bytes, until_clock: when to stop; see :class:`fedloom.runs.Stop`.
-        monitor: the column of the history that target and patience look at, such as ``validation_loss``; by default
-            the accuracy on validation data, or on test data where there is no validation data. Where clients' models
-            differ, that of their own models, ``own_validation_accuracy``: see :mod:`fedloom.measures`.
+        monitor: the column of the history that target, patience and keep look at, such as ``validation_loss``; by
+            default the accuracy on validation data, or on test data where there is no validation data. Where clients'
+            models differ, that of their own models, ``own_validation_accuracy``: see :mod:`fedloom.measures`.
+        keep: the model of which round is kept: ``best``, of the monitored column, or ``last``; by default the best if
+            there is patience, and else the last.
         evaluate: the parts of the data on which models are evaluated; the part that is monitored is so in any case.
         every: rounds between evaluations.
         seed: of everything random in the run.
@@ -74,7 +77,7 @@ def run(
         watch: called with the history after every evaluation.
     """
     check_kinds(algorithm, task, data)
-    stop = Stop(rounds, seconds, target, patience, monitor, until_bytes, until_clock)
+    stop = Stop(rounds, seconds, target, patience, monitor, until_bytes, until_clock, keep)
     settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
     folder = Path(directory) if directory else None
     engine = engine or compiled()
@@ -129,9 +132,9 @@ def train(
         raced = race is not None  # a race may end at any round
         checks = [partial(check_resumption, label=label, settings=settings, allows_fewer_rounds=raced)
                   for label in labels]  # fmt: skip
-        state, histories, users = restore(all_in_one, folders, who, checks)
+        state, histories, users, best = restore(all_in_one, folders, who, checks)
         ongoing = Ongoing(all_in_one, program, settings, list(folders), who, list(labels), algorithms, histories)
-        ongoing.users = users
+        ongoing.users, ongoing.best = users, best
         ongoing.watch, ongoing.race = watch, race
         return ongoing.run(state)
 

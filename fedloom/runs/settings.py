@@ -35,8 +35,13 @@ class Settings:
     @property
     def evaluated(self) -> tuple[str, ...]:
         """The parts of the data on which models are evaluated: those asked for, and the part that is monitored."""
-        monitored = parse(self.stop.monitor) if self.stop.watches and self.stop.monitor else None
+        monitored = parse(self.monitored)
         return tuple(dict.fromkeys([*self.splits, *([monitored.part] if monitored else [])]))
+
+    @property
+    def monitored(self) -> str:
+        """The column of the history that is monitored; empty if none is."""
+        return (self.stop.monitor or "") if self.stop.watches else ""
 
     def recorded(self) -> dict[str, Any]:
         """Return the settings that decide what a history holds: a run in a folder goes on with the same ones."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedloom.data.partition.partition import counted
 from fedloom.direction import metric_of
-from fedloom.errors import number, require, whole
+from fedloom.errors import choose, number, require, whole
 from fedloom.measures import label
 from fedloom.runs.history import History
 
@@ -26,6 +24,8 @@ class Stop:
             data, or on test data where there is no validation data.
         until_bytes: when so many bytes have been sent, both ways.
         until_clock: when so many seconds have passed by the simulated clock.
+        keep: the model of which round is kept: ``best``, of the monitored column, or ``last``; by default the best if
+            there is patience, which goes on for some rounds after it, and else the last.
 
     >>> Stop(rounds=3).reason(History(({"round": 3},)))
     'did 3 rounds'
@@ -38,6 +38,7 @@ class Stop:
     monitor: str | None = None
     until_bytes: float | None = None
     until_clock: float | None = None
+    keep: str | None = None
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, 1)
@@ -47,7 +48,9 @@ class Stop:
                 number(name, getattr(self, name), "above 0", lambda value: value > 0)
         if self.patience is not None:
             whole("patience", self.patience, 1)
-        need = "left alone without a target or patience, which look at it"
+        if self.keep is not None:
+            choose("keep", self.keep, dict.fromkeys(("best", "last")))
+        need = "left alone without a target, patience or keep best, which look at it"
         require(self.monitor is None or self.watches, "monitor", need, self.monitor)
         if self.target is not None:
             share = self.monitor is not None and metric_of(self.monitor) == "accuracy"
@@ -57,7 +60,12 @@ class Stop:
     @property
     def watches(self) -> bool:
         """True if a column of the history is monitored."""
-        return self.target is not None or self.patience is not None
+        return self.target is not None or self.patience is not None or self.keep == "best"
+
+    @property
+    def keeps_best(self) -> bool:
+        """True if the model of the best round is kept, not that of the last."""
+        return self.keep == "best" or (self.keep is None and self.patience is not None)
 
     def reason(self, history: History) -> str | None:
         """Why the run should stop now, or ``None`` if it should go on."""
@@ -75,7 +83,7 @@ class Stop:
         if self.until_clock is not None and row["clock"] >= self.until_clock:
             return f"took {self.until_clock:g} seconds by the clock"
         if self.patience is not None:
-            best = int(np.argmax(history.column(monitor) == history.best(monitor)))
-            if row["round"] - history.rows[best]["round"] >= self.patience:
+            best = history.best_row(monitor) or history.rows[0]
+            if row["round"] - best["round"] >= self.patience:
                 return f"{label(monitor)} has not improved for {self.patience:,} rounds"
         return None

@@ -71,6 +71,7 @@ def sweep(
     patience: int | None = Stop.patience,
     seconds: float | None = Stop.seconds,
     monitor: str | None = Stop.monitor,
+    keep: str | None = Stop.keep,
     until_bytes: float | None = Stop.until_bytes,
     until_clock: float | None = Stop.until_clock,
     evaluate: str | Sequence[str] = ("test",),
@@ -102,7 +103,7 @@ def sweep(
     for one in algorithms.values():
         check_kinds(one, task, data)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    stop = Stop(rounds, seconds, target, patience, monitor, until_bytes, until_clock)
+    stop = Stop(rounds, seconds, target, patience, monitor, until_bytes, until_clock, keep)
     settings = Settings(stop, known(data, evaluate), every, users=users, clock=clock)
     points = combinations(algorithms, axes, numbers)
     return run_points(points, engine or compiled(), data, task, settings, Path(directory) if directory else None, watch)

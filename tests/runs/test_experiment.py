@@ -53,7 +53,10 @@ def test_the_toml_is_complete_and_says_what_fields_mean() -> None:
         ('partition = "sorted"', "partition must be one of .*auto, dirichlet, .*, shards, but is 'sorted'"),
         ('split = "half"', "split must be one of auto, by-label, naive, none, shuffled, stratified, temporal"),
         ('data = ""', "data must be a name, a file or a folder"),
-        ('target = "none"\nmonitor = "test_loss"', "monitor must be left alone without a target or patience"),
+        (
+            'target = "none"\nmonitor = "test_loss"',
+            "monitor must be left alone without a target, patience or keep best",
+        ),
         ('colours = "cmyk"', "colours must be one of grey, rgb"),
         ('unreadable = "ignore"', "unreadable must be one of error, skip"),
         ("batch_size = 0", "batch_size must be at least 1"),

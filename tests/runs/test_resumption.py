@@ -48,7 +48,9 @@ def test_fewer_rounds_than_are_done_are_refused_and_as_many_are_not(generated: M
 def test_rules_for_stopping_may_change(generated: Make, tmp_path: Path) -> None:
     data = generated([5, 12])
     fl.run(data, TASK, fl.fedavg(), directory=tmp_path, **BEGUN)
-    on = fl.run(data, TASK, fl.fedavg(), directory=tmp_path, target=0.0, patience=3, **{**BEGUN, "rounds": 9})
+    on = fl.run(
+        data, TASK, fl.fedavg(), directory=tmp_path, target=0.0, patience=3, keep="last", **{**BEGUN, "rounds": 9}
+    )
     assert (on.stopped, on.history.last("round")) == ("test accuracy reached 0", 4)
 
 

@@ -45,7 +45,7 @@ def test_bad_arguments(name: str) -> None:
 
 
 def test_a_monitor_that_nothing_looks_at_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="monitor must be left alone without a target or patience"):
+    with pytest.raises(ArgumentError, match="monitor must be left alone without a target, patience or keep best"):
         Stop(monitor="test_loss")
 
 
