@@ -36,6 +36,7 @@ from fedloom.runs.checkpoint import write_text
 from fedloom.runs.checks import check
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.lock import alone
+from fedloom.runs.monitor import watching
 from fedloom.runs.plot import plot
 from fedloom.runs.portraits import animation, bands, mixing, related, workers
 from fedloom.runs.prepare import federated
@@ -206,7 +207,7 @@ def trained(experiment: Experiment, data: FederatedData, folder: Path, manner: M
     """One experiment run in a folder, with a progress bar."""
     task, algorithm = experiment.build_task(data), experiment.build_algorithm()
     stop = experiment.stop()
-    settings = experiment.settings()
+    settings = watching(experiment.settings(), algorithm, task, data)
     label = experiment.label_on(data.name)
     if stored := standing(folder):
         check_resumption(folder, stored, label, settings)  # before anything is written

@@ -80,7 +80,7 @@ def go_sweep(plan: Plan, folder: Path, manner: Manner) -> None:
     task, runs = first.build_task(data), list[Run]()
     with alone(folder, "sweep"), report.live(errors, first.stop(), manner.shows) as watch:
         for settings, mine in by_clock(points, experiments):
-            check_points(mine, settings, folder)  # before anything is written
+            check_points(mine, data, task, settings, folder)  # before anything is written
         write_text(folder / SWEEP, plan.as_json())
         for point in points:
             write_text(folder / point.folder / EXPERIMENT, experiments[point.label].to_toml())

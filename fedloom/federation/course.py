@@ -77,8 +77,7 @@ def course(
         more: what else participants are told.
     """
     stop, mine = stop or Stop(), arithmetic(task, algorithm, seed)
-    last = "last over a network, where models of earlier rounds are not kept (with patience it is best unless given)"
-    require(not stop.keeps_best, "keep", last, stop.keep or "best")
+    stop.require_last("over a network")
     if task.client is not None:
         Spreading(1, 1).check(mine.algorithm, native=True, observed=False)
     judged = data is not None and "test" in data.splits and mine.algorithm.has_shared_model

@@ -122,6 +122,7 @@ class Prepared:
 def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     """An order, prepared; or an :class:`ArgumentError` before anything is computed."""
     experiment = Experiment.from_toml(order.experiment)
+    experiment.stop().require_last("over MPI")
     require(experiment.users == "no", "users", "no: what workers do is measured anyway", experiment.users)
     require(experiment.compute is None, "compute", "left alone: time is real here (see --delay)", experiment.compute)
     data = federated(experiment, Path(order.data_folder) if order.data_folder else None)
@@ -139,8 +140,6 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     called = ", ".join([experiment.algorithm, *ways])
     supported(algorithm, task, called)
     check(algorithm, task, data, workers)
-    need = "last over MPI, where models of earlier rounds are not kept (with patience it is best unless given)"
-    require(not experiment.stop().keeps_best, "keep", need, experiment.keep or "best")
     settings = watching(experiment.settings(), algorithm, task, data)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
     way = Served if isinstance(algorithm, Algorithm) else Along

@@ -118,8 +118,8 @@ class Attendance:
         if checkpoint.exists(self.folder):
             raise CheckpointError(f"{self.folder} holds a run of one process: choose another folder")
         found = [*checkpoint.kept(self.own), *checkpoint.kept(self.own / LEAVING)]
-        stop = replace(self.prepared.experiment.stop(), rounds=self.prepared.rounds)
-        settings = replace(self.prepared.experiment.settings(), stop=stop)
+        stop = replace(self.prepared.settings.stop, rounds=self.prepared.rounds)
+        settings = replace(self.prepared.settings, stop=stop)
         for one in found:
             if was := difference(one.about["identity"], self.prepared.identity):
                 raise CheckpointError(f"{self.folder} holds another run ({was}): choose another folder")
@@ -190,7 +190,7 @@ class Attendance:
         """What this rank has now."""
         spent = {name: {str(w): n for w, n in counted.items()} for name, counted in counters(self.prepared).items()}
         owned = whose(self.exchange.rank.algorithm, self.exchange.rank.first, len(self.prepared.data))
-        settings = self.prepared.experiment.settings().recorded()
+        settings = self.prepared.settings.recorded()
         record = Record(self.prepared.label, self.history, round, RUNNING, **owned, settings=settings,
                         identity=self.prepared.identity, monitor=self.prepared.settings.monitored)  # fmt: skip
         about = {"workers": self.workers, "spent": spent, **record.as_json()}

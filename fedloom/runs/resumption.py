@@ -24,7 +24,7 @@ def check_resumption(
         folder: the folder that holds the run.
         record: what the folder says about the run.
         label: the label that is asked for.
-        settings: the settings that are asked for.
+        settings: the settings that are asked for, with the column that is monitored.
         allows_fewer_rounds: whether the run may have done more rounds than are asked for.
 
     Raises:

@@ -67,6 +67,15 @@ class Stop:
         """True if the model of the best round is kept, not that of the last."""
         return self.keep == "best" or (self.keep is None and self.patience is not None)
 
+    def require_last(self, where: str) -> None:
+        """Raise an :class:`ArgumentError` if the best model is to be kept where only the last one can be.
+
+        Args:
+            where: how the run is computed, such as ``over MPI``.
+        """
+        need = f"last {where}, where models of earlier rounds are not kept (with patience it is best unless given)"
+        require(not self.keeps_best, "keep", need, self.keep or "best")
+
     def reason(self, history: History) -> str | None:
         """Why the run should stop now, or ``None`` if it should go on."""
         row, monitor = history.rows[-1], self.monitor or ""

@@ -18,6 +18,7 @@ from fedloom.engines import Engine, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import ArgumentError, UnknownName, require
 from fedloom.runs.checks import check, check_kinds
+from fedloom.runs.monitor import watching
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.restore import standing
 from fedloom.runs.result import Run
@@ -124,7 +125,7 @@ def run_points(
     folders = [point.folder for point in points]
     for folder in folders:
         require(folders.count(folder) == 1 or directory is None, "algorithm", "names of different folders", folder)
-    check_points(points, settings, directory)  # before any of them runs
+    check_points(points, data, task, settings, directory)  # before any of them runs
     runs: dict[str, Run] = {}
     for group in groups(points, engine, data, task, directory):
         labels = [p.label for p in group]
@@ -139,12 +140,14 @@ def run_points(
     return [runs[p.label] for p in points if p.label in runs]
 
 
-def check_points(points: Sequence[Point], settings: Settings, directory: Path | None) -> None:
+def check_points(
+    points: Sequence[Point], data: FederatedData, task: Task, settings: Settings, directory: Path | None
+) -> None:
     """Raise unless every experiment that stands in a sweep's folder can go on with these settings."""
     for point in points:
         folder = directory / point.folder if directory else None
         if folder and (stored := standing(folder)):
-            check_resumption(folder, stored, point.label, settings)
+            check_resumption(folder, stored, point.label, watching(settings, point.algorithm, task, data))
 
 
 def combinations(

@@ -14,7 +14,9 @@ from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, CheckpointError
+from fedloom.federation.course import course
 from fedloom.runs import model
+from fedloom.runs.order import Order, prepared
 from fedloom.runs.ownership import BESIDE_OWN, CLUSTERS, EACH, SHARED
 from fedloom.runs.runner import train
 from fedloom.runs.settings import Settings
@@ -23,7 +25,7 @@ from fedloom.trees import flatten
 
 Make = Callable[..., FederatedData]
 TASK = fl.tasks.logistic(5, 2)
-LARGE = {"fraction": 0.7, "lr": 0.6, "batch_size": 4}
+LARGE: dict[str, Any] = {"fraction": 0.7, "lr": 0.6, "batch_size": 4}
 WORK: dict[str, Any] = {"fraction": 1.0, "lr": 0.5, "batch_size": 4}
 LAYERS = fl.tasks.two_nn(5, hidden=4, classes=2)
 
@@ -186,3 +188,14 @@ def test_parts_that_nobody_shares_are_not_saved_as_the_model(thirds: FederatedDa
             assert about["models"] == "shared parts" and sorted(found.params) == ["hidden1", "hidden2"]
     run.save(tmp_path / "whole.safetensors", client=2)
     same(model.load(tmp_path / "whole.safetensors"), run.of(2))
+
+
+def test_where_only_the_last_model_can_be_kept_the_best_is_refused_before_the_run(generated: Make) -> None:
+    data, stops = generated([9, 9], features=5, classes=2), (Stop(5, patience=2), Stop(5, keep="best"))
+    for stop in stops:
+        with pytest.raises(ArgumentError, match="keep must be last over a network, where models of earlier rounds are"):
+            course(TASK, fl.fedavg(), data=data, stop=stop)
+    course(TASK, fl.fedavg(), data=data, stop=Stop(5, patience=2, keep="last"))
+    order = Order(fl.Experiment(patience=2).to_toml(), "", "all", None, 1, (0.0,), None)
+    with pytest.raises(ArgumentError, match="keep must be last over MPI, where models of earlier rounds are not kept"):
+        prepared(order, None)  # type: ignore[arg-type]
