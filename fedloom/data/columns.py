@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedloom.data.name_order import name_order
 from fedloom.data.texts import Texts, alike_but_for_capitals
 from fedloom.errors import DataError, warn
 
@@ -95,14 +96,24 @@ def spelled(texts: np.ndarray, name: str) -> np.ndarray:
     return np.array(found.names)[found.codes]
 
 
-def coded(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The different values, sorted, as texts, and the number of each value among them.
+def coded(values: np.ndarray, *, texts_by_number: bool = False) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the different values, sorted, as texts, and the number of each value among them.
+
+    Arguments:
+        values: one for each example.
+        texts_by_number: whether texts that are all numbers are sorted as numbers, as class names are.
 
     >>> coded(np.array([10, 9, 10]))
     (('9', '10'), array([1, 0, 1], dtype=int32))
+    >>> coded(np.array(["10", "9"]), texts_by_number=True)
+    (('9', '10'), array([1, 0], dtype=int32))
     """
-    names, codes = np.unique(values, return_inverse=True)
-    return tuple(map(str, names.tolist())), codes.astype(np.int32)
+    different, codes = np.unique(values, return_inverse=True)
+    names = [str(value) for value in different.tolist()]
+    order = name_order(names) if texts_by_number else range(len(names))
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order))
+    return tuple(names[i] for i in order), place[codes]
 
 
 def _array(values: Any, name: str) -> np.ndarray:

@@ -6,14 +6,16 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from fedloom.data.partition.partition import counted
 from fedloom.errors import DataError
 
-ENDINGS = (".jpg", ".jpeg", ".png")
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)  # the last: a password
 
@@ -24,6 +26,9 @@ SPLITS = {"train": "train", "training": "train", "val": "validation", "valid": "
 Parts = tuple[str, ...]
 Found = dict[Parts, Any]  # a name, in parts → what it is read from; None for a folder
 Content = tuple[int, Path | bytes]  # a row and its image file
+Unread = dict[str, list[str]]
+"""Reason → the files that are not read for it; the reasons are ``LOOSE``, ``LINK`` and ``OTHER``."""
+LOOSE, LINK, OTHER = "loose", "link", "other"
 
 
 def stem(archive: Path) -> str:
@@ -35,12 +40,12 @@ def stem(archive: Path) -> str:
 
 
 def walked(root: Path) -> Found:
-    """Everything in the folders of a directory. Links are followed where they are classes or files."""
+    """Return everything in a folder. Links are followed where they are classes or files."""
 
     def stop(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be read ({error})") from error
 
-    found: Found = {}
+    found: Found = {(path.name,): path for path in root.iterdir() if not path.is_dir()}
     for top in (path for path in root.iterdir() if path.is_dir()):
         found[(top.name,)] = None
         for place, _, files in os.walk(top, onerror=stop):
@@ -50,8 +55,10 @@ def walked(root: Path) -> Found:
 
 
 @contextmanager
-def archive(path: Path) -> Iterator[tuple[list[Parts], Iterator[Content]]]:
-    """Inside, the names of the images in an archive, sorted, and their rows and contents in the archive's order."""
+def archive(path: Path) -> Iterator[tuple[list[Parts], Iterator[Content], Unread]]:
+    """Yield the names of the images in an archive, sorted; their rows and contents in the archive's order; and the
+    files that are not read.
+    """
     zipped = path.suffix.lower() == ".zip"
     with _blaming(path):
         opened: Any = zipfile.ZipFile(path) if zipped else tarfile.open(path)  # noqa: SIM115
@@ -59,10 +66,16 @@ def archive(path: Path) -> Iterator[tuple[list[Parts], Iterator[Content]]]:
         with _blaming(path):
             if zipped:
                 found = {_parts(m.filename): None if m.is_dir() else m for m in opened.infolist()}
-            else:  # links and devices are left out
-                found = {_parts(m.name): None if m.isdir() else m for m in opened if m.isfile() or m.isdir()}
-        found = _unwrapped(_seen(found))
-        names = list(by_class(path, found))
+                links: Found = {}
+            else:
+                members = list(opened)
+                found = {_parts(m.name): None if m.isdir() else m for m in members if m.isfile() or m.isdir()}
+                links = _seen({_parts(m.name): m for m in members if not m.isfile() and not m.isdir()})
+        seen = _seen(found)
+        found = _unwrapped(seen)
+        pictures = by_class(path, found)
+        names, read = list(pictures), {id(member) for member in pictures.values()}
+        unread = unread_files(seen, {parts: member for parts, member in seen.items() if id(member) in read}, links)
         rows = {parts: row for row, parts in enumerate(names)}
 
         def content(member: Any) -> bytes:
@@ -70,7 +83,7 @@ def archive(path: Path) -> Iterator[tuple[list[Parts], Iterator[Content]]]:
                 return file.read()
 
         # never sorted: going back in a compressed archive means starting it again
-        yield names, ((rows[parts], content(member)) for parts, member in found.items() if parts in rows)
+        yield names, ((rows[parts], content(member)) for parts, member in found.items() if parts in rows), unread
 
 
 @contextmanager
@@ -116,19 +129,86 @@ def part_and_class(names: list[Parts]) -> list[tuple[str, str]]:
     >>> part_and_class([("cat", "1.png"), ("dog", "1.png")])
     [('train', 'cat'), ('train', 'dog')]
     """
-    parts = {name[0]: SPLITS.get(name[0].lower()) for name in names}
-    if "train" in parts.values() and None not in parts.values() and all(len(name) > 2 for name in names):
-        return [(parts[name[0]] or "", name[1]) for name in names]
-    return [("train", name[0]) for name in names]
+    if not has_parts({name[0] for name in names}):
+        return [("train", name[0]) for name in names]
+    return [(SPLITS[name[0].lower()], name[1]) for name in names]
+
+
+def has_parts(folders: Iterable[str]) -> bool:
+    """True if the first folders are those of parts, train among them, with another part or without.
+
+    >>> has_parts(["train", "Val"]), has_parts(["train", "car"])
+    (True, False)
+    """
+    parts = [SPLITS.get(folder.lower()) for folder in folders]
+    return "train" in parts and None not in parts
 
 
 def by_class(where: Path, found: Found) -> Found:
-    """The images in class folders, sorted by class and name, after a check that every class has some."""
-    names = [parts for parts in _images(found) if len(parts) > 1]
-    if not (folders := _folders(found)):
+    """Return the images in class folders, sorted by class and name.
+
+    Raises:
+        DataError: there are no class folders; one has no images; or the folders of parts stand beside others.
+    """
+    folders = _folders(found)
+    _check_parts(where, folders)
+    depth = 3 if has_parts(folders) else 2  # folders and file names down to an image
+    names = [parts for parts in _images(found) if len(parts) >= depth]
+    if not folders:
         raise DataError(f"{where} has no class folders: put the images of each class into a folder of its own")
+    if not names and depth == 3 and _images(found):
+        inside = ", ".join(folders)
+        raise DataError(f"{where} has no class folders in {inside}: put the images of each class into a folder there")
     if not names:
         raise DataError(f"{where} has no images in its class folders: their names must end in {', '.join(ENDINGS)}")
     if empty := sorted(set(folders) - {parts[0] for parts in names}):
         raise DataError(f"the class folder {empty[0]} in {where} has no images ({', '.join(ENDINGS)}): remove it")
     return {parts: found[parts] for parts in names}
+
+
+def _check_parts(where: Path, folders: Sequence[str]) -> None:
+    """Raise a :class:`DataError` if folders of several parts stand beside others, which would all become classes."""
+    parts = [folder for folder in folders if folder.lower() in SPLITS]
+    others = [folder for folder in folders if folder not in parts]
+    if others and len({SPLITS[folder.lower()] for folder in parts}) > 1:
+        kind = "images for training and testing" if len(parts) == 2 else "the parts of a data set"
+        raise DataError(
+            f"{where} has the folders {', '.join(parts)}, which look like {kind}, beside {', '.join(others[:3])}: move "
+            "the others away, or rename the folders if all are classes"
+        )
+
+
+def unread_files(found: Found, read: Collection[Parts], links: Collection[Parts] = ()) -> Unread:
+    """Return the files that are not read, by reason.
+
+    Args:
+        found: everything that is there, but hidden files.
+        read: the images in class folders.
+        links: the links in an archive.
+    """
+    unread: Unread = {LOOSE: [], LINK: sorted("/".join(parts) for parts in links), OTHER: []}
+    for parts in sorted(parts for parts, source in found.items() if source is not None and parts not in read):
+        unread[LOOSE if parts[-1].lower().endswith(ENDINGS) else OTHER].append("/".join(parts))
+    return {reason: names for reason, names in unread.items() if names}
+
+
+def unread_messages(unread: Unread) -> list[str]:
+    """Return a sentence for each reason for which files are not read.
+
+    >>> unread_messages({"other": ["cat/a.txt", "cat/b.heic", "c.txt"]})
+    ['3 files are not read, the first cat/a.txt: .txt 2, .heic 1; images end in .jpg, .jpeg, .png, .bmp, .gif, .webp, \
+.tif, .tiff, .pgm, .ppm']
+    """
+    messages = []
+    for reason, names in unread.items():
+        what = f"{counted(len(names), 'file is', 'files are')} not read, the first {names[0]}"
+        if reason == LOOSE:
+            what = f"{counted(len(names), 'image is', 'images are')} not read, the first {names[0]}"
+            messages.append(f"{what}: outside the class folders; move each into the folder of its class")
+        elif reason == LINK:
+            messages.append(f"{what}: links or devices in an archive; replace them by files")
+        else:
+            endings = Counter(PurePosixPath(name).suffix.lower() or "no ending" for name in names)
+            kinds = ", ".join(f"{ending} {n:,}" for ending, n in endings.most_common(5))
+            messages.append(f"{what}: {kinds}; images end in {', '.join(ENDINGS)}")
+    return messages

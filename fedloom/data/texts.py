@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedloom.data.cells import MISSING, MISSING_TEXT
+from fedloom.data.name_order import name_order
 from fedloom.data.partition.partition import counted
 from fedloom.errors import DataError
 
@@ -42,10 +43,7 @@ class Texts:
         >>> Texts(np.array([0, 1]), ["10", "9"]).sorted()
         Texts(codes=array([1, 0]), names=['9', '10'])
         """
-        try:
-            order = sorted(range(len(self.names)), key=lambda i: float(self.names[i]))
-        except ValueError:
-            order = sorted(range(len(self.names)), key=lambda i: self.names[i])
+        order = name_order(self.names)
         place = np.empty(len(order) + 1, self.codes.dtype)
         place[order], place[-1] = np.arange(len(order)), -1
         return Texts(place[self.codes], [self.names[i] for i in order])

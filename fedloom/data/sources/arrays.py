@@ -142,7 +142,7 @@ def assembled(
     """A data set of checked parts (``train``, ``validation``, ``test``): the x, labels and users of each."""
     everyone = np.concatenate(ys)
     if everyone.dtype.kind == "U":
-        class_names, everyone = coded(everyone)
+        class_names, everyone = coded(everyone, texts_by_number=True)
     ends = np.cumsum([len(part) for part in ys])
     rows = {part: np.arange(end - len(y), end) for part, y, end in zip(xs, ys, ends, strict=True)}
     if not len(rows["train"]):
