@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from fedloom.runs.stopping import Stop
     from fedloom.tasks import Task, Variables
 
+LIBRARIES = {"google": "protobuf", "grpc": "grpcio", "cryptography": "cryptography"}
+"""What the extra brings, by the name under which it is imported."""
+
 __all__ = ["Rules", "serve", "take_part"]
 
 
@@ -113,10 +116,11 @@ def _path(path: str | Path | None) -> Path | None:
 
 @contextmanager
 def extra() -> Iterator[None]:
-    """Inside, a library that is missing is one that the extra brings."""
+    """Report a library that is not installed as a missing extra; other import errors stay as they are."""
     try:
         yield
-    except ImportError as error:
-        if isinstance(error, MissingExtra):
+    except ModuleNotFoundError as error:
+        library = (error.name or "").split(".")[0]
+        if library not in LIBRARIES:
             raise
-        raise MissingExtra(error.name or "grpcio", "federation") from error
+        raise MissingExtra(LIBRARIES[library], "federation") from error

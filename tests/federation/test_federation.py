@@ -4,9 +4,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import fedloom as fl
 from fedloom.data import FederatedData
+from fedloom.errors import MissingExtra
+from fedloom.federation import extra
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.runs.stopping import Stop
@@ -46,3 +49,12 @@ def test_clinics_whose_columns_and_ages_differ_learn_one_model(tmp_path: Path) -
         assert model is not None
         for name, a in flatten(model).items():
             np.testing.assert_array_equal(a, flatten(run.variables)[name])
+
+
+def test_only_a_library_of_the_extra_is_called_missing() -> None:
+    with pytest.raises(MissingExtra, match=r"this needs grpcio: pip install 'fedloom\[federation\]'"), extra():
+        raise ModuleNotFoundError("No module named 'grpc'", name="grpc")
+    with pytest.raises(MissingExtra, match="this needs protobuf"), extra():
+        raise ModuleNotFoundError("No module named 'google.protobuf'", name="google.protobuf")
+    with pytest.raises(ImportError, match="cannot import name"), extra():
+        raise ImportError("cannot import name 'x' from 'fedloom.trees'", name="fedloom.trees")

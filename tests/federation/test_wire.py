@@ -1,9 +1,12 @@
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedloom.federation import wire_pb2
 from fedloom.federation.wire import CHUNK, LARGEST, Malformed, decoded
 from fedloom.federation.wire_pb2 import (
     Beat,
@@ -85,3 +88,16 @@ def test_any_bytes_are_a_message_or_malformed(kind: type[Beat], content: bytes) 
         decoded(kind, content)
     except Malformed as error:
         assert len(str(error)) < 500
+
+
+def test_the_compiled_messages_are_those_of_the_proto_file() -> None:
+    """`make wire` was run after the last change: the same messages, names of fields and numbers."""
+    text = (Path(wire_pb2.__file__).parent / "wire.proto").read_text()
+    written: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        if begun := re.match(r"message (\w+) {", line):
+            fields = written[begun[1]] = {}
+        elif field := re.match(r"\s+(?:map<string, double>|\w+) (\w+) = (\d+);", line):
+            fields[field[1]] = int(field[2])
+    found = wire_pb2.DESCRIPTOR.message_types_by_name
+    assert {name: {f.name: f.number for f in kind.fields} for name, kind in found.items()} == written
