@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.errors import ArgumentError, FedloomError, choose, require, whole
+from fedloom.errors import ArgumentError, FedloomError, MissingExtra, choose, require, whole
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -254,13 +254,11 @@ def _drawn(name: str, make: Callable[[int], Any], seed: int) -> Graph:
 
 
 def networkx() -> Any:
-    """The library, or how to get it."""
+    """Import the library that draws random topologies, or raise :class:`MissingExtra`."""
     try:
         import networkx as library
-    except ImportError as error:
-        raise FedloomError(
-            "random topologies and their pictures need networkx: pip install 'fedloom[topology]'"
-        ) from error
+    except ModuleNotFoundError as error:
+        raise MissingExtra("networkx", "topology") from error
     return library
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fedloom.errors import FedloomError, require
+from fedloom.errors import FedloomError, MissingExtra, require
 from fedloom.mixing.graph import Graph, graph
 from fedloom.mixing.matrix import keeps_mean, zeta
 from fedloom.mixing.matrix import weights as matrix_of
@@ -81,6 +81,8 @@ def candidates(workers: int, seed: int = 0) -> Iterator[Graph]:
         options = {"seed": seed} if name.startswith("regular") else {}
         try:
             found.append(graph(name, workers, **options))
+        except MissingExtra:
+            raise  # without random topologies, the answer would be another one
         except FedloomError:
             continue  # not for so many workers
     yield from sorted(found, key=lambda g: int(g.heard.sum()))

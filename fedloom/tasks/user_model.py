@@ -11,17 +11,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import ArgumentError, MissingExtra
+from fedloom.errors import ArgumentError, FedloomError, MissingExtra
 from fedloom.tasks.task import Variables
 from fedloom.trees import flatten, names, unflatten
 
 
 def library(name: str, extra: str) -> ModuleType:
-    """A library that is not always there; its absence is an error that says how to get it."""
+    """Import a library that an extra brings.
+
+    Raises:
+        MissingExtra: it is not installed.
+        FedloomError: it is installed, but cannot be imported.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtra(name, extra) from error
+        installed = name.split(".")[0]
+        if isinstance(error, ModuleNotFoundError) and error.name == installed:
+            raise MissingExtra(installed, extra) from error
+        wanted = f"install versions that fit together: pip install --upgrade 'fedloom[{extra}]'"
+        raise FedloomError(f"{installed} is installed, but cannot be imported ({error}): {wanted}") from error
 
 
 def trained(variables: Variables, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:

@@ -1,9 +1,10 @@
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, MissingExtra
 from fedloom.mixing.drawing import draw_graph, layout
 from fedloom.mixing.graph import graph
 from fedloom.mixing.matrix import weights
@@ -51,3 +52,11 @@ def test_weights_below_zero_keep_the_mean_too() -> None:
     assert weights("optimised", star).min() < 0
     assert spread(star, "optimised").keeps_mean
     assert not spread(star, "uniform").keeps_mean
+
+
+def test_the_sparsest_topology_is_refused_where_random_ones_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without networkx another topology would be named, which has more connections."""
+    assert sparsest(64, 0.3).graph.name == "random 8-regular"
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(MissingExtra, match=r"this needs networkx: pip install 'fedloom\[topology\]'"):
+        sparsest(64, 0.3)

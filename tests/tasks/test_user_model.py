@@ -1,15 +1,16 @@
 """What the adapters share."""
 
 import importlib
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.errors import ArgumentError, MissingExtra
+from fedloom.errors import ArgumentError, FedloomError, MissingExtra
 from fedloom.tasks import Variables
-from fedloom.tasks.user_model import as_before, restored, trained, whole_as_float
+from fedloom.tasks.user_model import as_before, library, restored, trained, whole_as_float
 
 WANTED = {"params.w": (2,), "state.n": ()}
 
@@ -62,8 +63,20 @@ def test_a_missing_library_says_how_to_get_it(
     make: object, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(name: str) -> None:
-        raise ModuleNotFoundError(name)
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(MissingExtra, match=rf"this needs {library}: pip install 'fedloom\[{extra}\]'"):
         make(object())  # type: ignore[operator]
+
+
+def test_a_library_that_is_installed_but_broken_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text("from json import no_such_name")
+    (tmp_path / "lacking.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("broken", "lacking"):
+        with pytest.raises(FedloomError, match=f"{name} is installed, but cannot be imported .*no_such") as raised:
+            library(name, "torch")
+        assert not isinstance(raised.value, MissingExtra)

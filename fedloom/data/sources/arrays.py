@@ -15,7 +15,7 @@ from fedloom.data.columns import coded, features, labels, targets, user_ids
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find
 from fedloom.data.split.split import PARTS
-from fedloom.errors import DataError, require, warn
+from fedloom.errors import DataError, MissingExtra, require, warn
 
 NONE = np.arange(0)
 USERS = ("user", "users")
@@ -69,8 +69,8 @@ def hdf5(
     """
     try:
         import h5py
-    except ImportError as error:
-        raise DataError("reading HDF5 needs h5py: pip install 'fedloom[hdf5]'") from error
+    except ModuleNotFoundError as error:
+        raise MissingExtra("h5py", "hdf5") from error
     where = find(path, folder)
     found: dict[str, Any] = {}
 

@@ -9,7 +9,7 @@ from fedloom.data import describe
 from fedloom.data.dataset import Dataset
 from fedloom.data.partition import iid, shards
 from fedloom.data.sources.arrays import from_arrays, hdf5, npz
-from fedloom.errors import ArgumentError, DataError, FedloomWarning
+from fedloom.errors import ArgumentError, DataError, FedloomWarning, MissingExtra
 
 h5py = pytest.importorskip("h5py")
 
@@ -219,7 +219,7 @@ def test_groups_in_hdf5(tmp_path: Path, x: str, y: str) -> None:
 
 def test_without_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(DataError, match=r"pip install 'fedloom\[hdf5\]'"):
+    with pytest.raises(MissingExtra, match=r"this needs h5py: pip install 'fedloom\[hdf5\]'"):
         hdf5(tmp_path / "toy.h5")
 
 
