@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help run test benchmark clean
+.PHONY: help run test lowest extras flower wire benchmark clean
 .DEFAULT_GOAL := help
 
-help:  ## what can be made
+help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -23,16 +23,30 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 run: .venv/installed  ## train the first model: MNIST, 100 clients, to 97 %
 	$(BIN)/fedloom run
 
-test: .venv/dev  ## lint, types, doctests and tests
+test: .venv/dev  ## lint, types, declared dependencies, doctests and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/deptry fedloom
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+lowest: .venv/dev  ## install the lowest versions that pyproject.toml allows, and train with them
+	tests/packaging/lowest.sh
+
+extras: .venv/dev  ## install each extra in a fresh environment, and train with it (gigabytes are downloaded)
+	tests/packaging/extras.sh
+
+flower: .venv/dev  ## run the federation beside Flower, and with protobuf 5, 6 and 7
+	tests/packaging/flower.sh
+
+wire: .venv/dev  ## compile wire.proto, the messages between server and participants
+	$(BIN)/uv run --no-project --with grpcio-tools python -m grpc_tools.protoc --proto_path=fedloom/federation \
+		--descriptor_set_out=fedloom/federation/wire.binpb --pyi_out=fedloom/federation wire.proto
 
 benchmark: .venv/dev  ## time fedloom and its peers side by side (an hour), and draw the tables
 	benchmarks/peers.sh
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/tables.py
 
-clean:  ## forget the environment and the caches
+clean:  ## remove the environment and the caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

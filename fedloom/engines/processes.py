@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
@@ -30,7 +31,7 @@ class Processes(Crew):
 
     def __init__(self, workers: int, make: Make) -> None:
         self.workers, self.folder, self.turn = workers, Path(tempfile.mkdtemp(prefix="fedloom-")), 0
-        (self.folder / "make").write_bytes(_pickled(make))
+        (self.folder / "make").write_bytes(cloudpickle.dumps(make))
         self.pool: ProcessPoolExecutor | None = None
 
     def do(self, method: str, shared: Mapping[str, np.ndarray], pieces: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -102,15 +103,6 @@ def _threads(each: int) -> Iterator[None]:
     finally:
         if missing:
             del os.environ["OMP_NUM_THREADS"]
-
-
-def _pickled(make: Make) -> bytes:
-    """What makes a worker's thing, also where it is defined in a script or a notebook, if cloudpickle is there."""
-    try:
-        import cloudpickle
-    except ImportError:
-        return pickle.dumps(make)
-    return bytes(cloudpickle.dumps(make))
 
 
 MADE: dict[str, Any] = {}
