@@ -161,7 +161,7 @@ LISTING: dict[str, dict[str, str]] = {
         "lognormal": "sizes log-normal with deviation --sigma, labels IID",
         "power": "the k-th largest client has a share of k^-exponent (--exponent), labels IID",
         "labels": "every client has --labels-each classes",
-        "affinity": "a share (--affinity) of a client's examples is of its favourite class, the rest random",
+        "affinity": "a share s (--affinity) is of a client's favourite class, the rest random: s + (1 - s)/C in all",
         "FILE.safetensors": "a partition saved by fedloom data partition --save",
     },
     "split": {

@@ -82,7 +82,9 @@ class Experiment:
     sigma: float = about("σ of lognormal: how unequal sizes are", 1.0, group="Clients")
     exponent: float = about("of power: how unequal sizes are", 1.5, group="Clients")
     labels_each: int = about("classes a client has, with labels", 2, group="Clients")
-    affinity: float = about("the favourite class's share of a client, with affinity", 0.8, group="Clients")
+    affinity: float = about(
+        "s: a client's favourite class has s + (1 - s)/C of it, of C equal classes, with affinity", 0.8, group="Clients"
+    )
     least: int = about("examples a client has at least; natural leaves others out", 1, group="Clients")
     noise: float = about("deviation of the noise that the last client sees, the first none", 0.0, group="Clients")
     rotation: float = about("client k's images are turned by k times so many degrees", 0.0, group="Clients")

@@ -10,10 +10,16 @@ from fedloom.errors import number, whole
 
 
 def affinity(clients: int = 100, share: float = 0.8) -> Partition:
-    """Clients of equal size: a share of each one's examples is of its favourite class, the rest random from what is
-    left of all classes, the favourite among them.
+    """Deal clients of equal size, each with a favourite class, of which it has more than its share.
 
-    There are as many lovers of a class as it has examples in proportion, and whose favourite is what is random.
+    First a share s of each client's examples is taken from its favourite class. The rest is drawn at random from all
+    examples that are left, the favourite class among them. The expected share of the favourite class is therefore more
+    than s: with r of the examples that are left being of that class, it is
+
+        s + (1 - s)·r,   with C classes of equal size s + (1 - s)/C
+
+    which is 0.9 for s = 0.8 and two classes. The note of the data says how much it came to. The number of clients that
+    have a class as favourite is proportional to its examples; which clients is random.
 
     >>> y = np.repeat([0, 1], 50)
     >>> deal = affinity(clients=4, share=0.8).deal(y, np.random.default_rng(0))
@@ -45,8 +51,10 @@ def affinity(clients: int = 100, share: float = 0.8) -> Partition:
             owner[start : start + got.sum()] = np.repeat(lovers, got)
         rest = np.repeat(np.arange(clients, dtype=np.int32), sizes - np.bincount(owner[owner >= 0], minlength=clients))
         owner[owner < 0] = rng.permutation(rest)
-        note = f"at least {share:.0%} of a client is its favourite class, {between(sizes)} examples each"
-        few = f"; but {got_least:.0%} where that class is too small"
+        loved = np.bincount(owner, examples.labels[order] == favourite[owner], minlength=clients) / sizes
+        note = f"{loved.min():.0%} to {loved.max():.0%} of a client is its favourite class (first {share:.0%}, then at "
+        note += f"random from all that is left), {between(sizes)} examples each"
+        few = f"; first only {got_least:.0%} where that class is too small"
         return Deal(order[grouped(owner, clients)], sizes, note + (few if got_least < share - 1 / sizes.min() else ""))
 
     return Partition(f"affinity{share:g}", clients, assign, by_label=True)

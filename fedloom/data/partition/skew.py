@@ -10,15 +10,15 @@ from scipy import ndimage
 
 from fedloom.data.inputs import white
 from fedloom.data.partition.partition import Columns, Partition
-from fedloom.errors import DataError, number
+from fedloom.errors import DataError, number, require
 
 Change = Callable[[Columns, np.ndarray, np.random.Generator], Columns]
 
 
 def noisy(scheme: Partition, level: float = 0.1) -> Partition:
-    """Client k of K sees its inputs with Gaussian noise of deviation level·k/(K - 1): the first none, the last all of
-    it (Li et al. 2022, "noise-based feature imbalance"). Pixels count from 0 to 1 and stay there. What no client owns
-    is as it was.
+    """Add Gaussian noise of deviation level·k/(K - 1) to the inputs of client k of K: none for the first, all of it for
+    the last (Li et al. 2022, "noise-based feature imbalance"). Pixels count from 0 to 1 and stay there. Examples of no
+    client do not change. A single client would see no noise, so it is refused.
 
     >>> from fedloom.data.partition.iid import iid
     >>> noisy(iid(10), level=0.3).skew
@@ -35,7 +35,9 @@ def noisy(scheme: Partition, level: float = 0.1) -> Partition:
                 "measurements as floats"
             )
         clients = int(owner.max()) + 1
-        deviation = (level * np.maximum(owner, 0) / max(clients - 1, 1)).reshape(-1, *[1] * (x.ndim - 1))
+        need = "left alone with one client: client k of K sees noise · k/(K - 1), which is none for the first"
+        require(clients > 1, "noise", need, level)
+        deviation = (level * np.maximum(owner, 0) / (clients - 1)).reshape(-1, *[1] * (x.ndim - 1))
         for start in range(0, len(x), 4096):
             block, scale = x[start : start + 4096], deviation[start : start + 4096]
             noise = scale * rng.standard_normal(block.shape, dtype=np.float32)
@@ -46,18 +48,21 @@ def noisy(scheme: Partition, level: float = 0.1) -> Partition:
 
 
 def rotated(scheme: Partition, degrees: float = 90.0) -> Partition:
-    """Client k sees its images turned by k·degrees (modulo 360), about their middle. What no client owns is as it was.
+    """Turn the images of client k by k·degrees (modulo 360), about their middle. Examples of no client do not change. A
+    single client would see no turn, so it is refused, as is a multiple of 360 degrees.
 
     >>> from fedloom.data.partition.iid import iid
     >>> rotated(iid(4), degrees=90).skew
     '+rotation90'
     """
-    number("degrees", degrees, "a number", lambda degrees: True)  # noqa: ARG005
+    number("degrees", degrees, "no multiple of 360, which turns nothing", lambda degrees: degrees % 360 != 0)
 
     def change(columns: Columns, owner: np.ndarray, rng: np.random.Generator) -> Columns:  # noqa: ARG001
         x = columns["x"].copy()
         if x.ndim not in (3, 4):
             raise DataError(f"only images can be rotated, but an example has the shape {x.shape[1:]}")
+        need = "left alone with one client: client k is turned by k times so many degrees, the first by none"
+        require(int(owner.max()) > 0, "rotation", need, degrees)
         angles = np.where(owner >= 0, owner * degrees % 360, 0)
         for angle in np.unique(angles[angles != 0]):
             rows = np.flatnonzero(angles == angle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from fedloom.data.dataset import Dataset
 from fedloom.data.files import find, opened
 from fedloom.data.inputs import can_be_pixels
-from fedloom.data.vocabulary import NAMES, SIZE, encode
+from fedloom.data.vocabulary import NAMES, PADDING, SIZE, UNKNOWN, encode
 from fedloom.errors import DataError
 from fedloom.progress import tracked
 
@@ -23,18 +23,29 @@ if TYPE_CHECKING:
 
 KEYS = {"users": list, "num_samples": list, "user_data": dict}
 SQUARE = (28, 28)  # of FEMNIST
+TWEET = 4  # the place of the tweet in a row of Sent140
 LABELS = 2**31  # labels are 32-bit integers
 
 
 @dataclass(frozen=True)
 class _Examples:
-    """What one user has in one file, and whether its labels are characters."""
+    """The examples of one user in one file.
+
+    Arguments:
+        where: the file and the user, for errors.
+        user: the name of the user.
+        x: one row an example.
+        y: the labels.
+        characters: whether the labels are characters.
+        tweets: whether x are texts of any length, padded to the longest one here.
+    """
 
     where: str
     user: str
     x: Shaped[np.ndarray, "n ..."]
     y: Int[np.ndarray, " n"]
     characters: bool
+    tweets: bool = False
 
 
 def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | None = None) -> Dataset:
@@ -42,7 +53,8 @@ def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | 
 
     Examples of 784 numbers become images of 28 × 28. Other integers (tokens) stay integers if all users have such.
     Texts become the codes of :mod:`fedloom.data.vocabulary`, and so do their labels if those are single characters;
-    there are then as many classes as codes.
+    there are then as many classes as codes. Of Sent140's rows of texts (id, date, query, user, tweet) the tweet is the
+    example, padded at its end to the longest tweet of all; the note says how many characters have no code.
 
     Arguments:
         path: a file, a folder of ``*.json`` files, or one with folders ``train`` and ``test`` of them, here or in the
@@ -64,7 +76,7 @@ def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | 
         sides = [_side(side) for side in inner]
     else:
         sides = [_side(where), _side(find(test, folder)) if test is not None else []]
-    parts = [part for side in sides for part in side]
+    parts = padded([part for side in sides for part in side])
     _check_alike(parts)
     code = {user: number for number, user in enumerate(dict.fromkeys(part.user for part in parts))}
     x, y = np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
@@ -79,7 +91,25 @@ def leaf(path: str | Path, test: str | Path | None = None, folder: str | Path | 
         user_names=tuple(code),
         class_names=NAMES if parts[0].characters else (),
         images=x.shape[1:] == SQUARE and can_be_pixels(x),
+        note=_unknown(x) if parts[0].tweets else "",
     )
+
+
+def padded(parts: list[_Examples]) -> list[_Examples]:
+    """Return the parts with tweets padded to the length of the longest."""
+    longest = max((part.x.shape[1] for part in parts if part.tweets), default=0)
+    return [
+        replace(part, x=np.pad(part.x, ((0, 0), (0, longest - part.x.shape[1])), constant_values=PADDING))
+        if part.tweets
+        else part
+        for part in parts
+    ]
+
+
+def _unknown(x: Int[np.ndarray, "n characters"]) -> str:
+    """Return a note on how many characters of texts have no code of their own."""
+    share = float((x == UNKNOWN).sum() / max((x != PADDING).sum(), 1))
+    return f"texts of at most {x.shape[1]:,} characters, {share:.2%} of which have no code of their own"
 
 
 def _side(path: Path) -> list[_Examples]:
@@ -136,6 +166,8 @@ def _counts(path: Path, content: Any) -> dict[str, int]:
 
 
 def _examples(where: str, user: str, x: list[Any], y: list[Any]) -> _Examples:
+    if _is_tweet(x[0]):
+        return _Examples(where, user, _tweets(where, x), _labels(where, y), characters=False, tweets=True)
     if not isinstance(x[0], str):
         return _Examples(where, user, _numbers(where, x), _labels(where, y), characters=False)
     for row, text in enumerate(x):
@@ -144,6 +176,22 @@ def _examples(where: str, user: str, x: list[Any], y: list[Any]) -> _Examples:
     codes = encode("".join(x)).reshape(len(x), -1)
     characters = isinstance(y[0], str)
     return _Examples(where, user, codes, _characters(where, y) if characters else _labels(where, y), characters)
+
+
+def _is_tweet(row: Any) -> bool:
+    """True if a row is one of Sent140's: texts, the tweet among them."""
+    return isinstance(row, list) and len(row) > TWEET and all(isinstance(cell, str) for cell in row)
+
+
+def _tweets(where: str, x: list[Any]) -> Int[np.ndarray, "n characters"]:
+    """Return the codes of the tweets of a user, padded to the longest."""
+    for row, cells in enumerate(x):
+        if not _is_tweet(cells):
+            told = str(cells)[:60]
+            raise DataError(f"{where}: x must be rows of id, date, query, user and tweet, but row {row:,} is {told}")
+    codes = [encode(cells[TWEET]) for cells in x]
+    longest = max(1, *(len(code) for code in codes))
+    return np.stack([np.pad(code, (0, longest - len(code)), constant_values=PADDING) for code in codes])
 
 
 def _numbers(where: str, x: list[Any]) -> Shaped[np.ndarray, "n ..."]:

@@ -4,7 +4,7 @@ import pytest
 from fedloom.data import Dataset, shakespeare
 from fedloom.data.partition import iid, natural, noisy, rotated
 from fedloom.data.split import naive
-from fedloom.errors import DataError
+from fedloom.errors import ArgumentError, DataError
 
 
 def dataset(x: np.ndarray) -> Dataset:
@@ -76,3 +76,13 @@ def test_who_owns_nothing_sees_no_noise() -> None:
 def test_only_images_turn() -> None:
     with pytest.raises(DataError, match=r"only images can be rotated, but an example has the shape \(7,\)"):
         dataset(np.zeros((5, 7))).partition(rotated(iid(2)))
+
+
+def test_one_client_would_see_no_skew() -> None:
+    images = dataset(np.zeros((5, 4, 4), np.uint8))
+    with pytest.raises(ArgumentError, match="noise must be left alone with one client: client k of K sees noise"):
+        images.partition(noisy(iid(1), 0.3))
+    with pytest.raises(ArgumentError, match="rotation must be left alone with one client"):
+        images.partition(rotated(iid(1), 90))
+    with pytest.raises(ArgumentError, match="degrees must be no multiple of 360, which turns nothing, but is 720"):
+        rotated(iid(4), 720)

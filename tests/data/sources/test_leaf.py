@@ -94,6 +94,27 @@ def test_texts_with_numbered_labels(tmp_path: Path) -> None:
     assert (data.columns["y"].tolist(), data.classes, data.class_names) == ([0, 1], 2, ())
 
 
+def sent140(*texts: str) -> list[list[str]]:
+    return [[str(i), "Mon Apr 06 22:19:45 PDT 2009", "NO_QUERY", "ann", text] for i, text in enumerate(texts)]
+
+
+def test_rows_of_sent140_are_their_tweets(tmp_path: Path) -> None:
+    write(tmp_path / "train" / "a.json", ann={"x": sent140("To be", "é"), "y": [1, "0"]})
+    write(tmp_path / "test" / "a.json", bob={"x": sent140("or not"), "y": [1]})
+    data = leaf(tmp_path)
+    codes = [[*encode("To be").tolist(), 0], [*encode("é").tolist(), 0, 0, 0, 0, 0], encode("or not").tolist()]
+    assert data.columns["x"].tolist() == codes
+    assert (data.columns["y"].tolist(), data.classes, data.user_names) == ([1, 0, 1], 2, ("ann", "bob"))
+    assert (data.train.tolist(), data.test.tolist()) == ([0, 1], [2])
+    assert data.note == "texts of at most 6 characters, 8.33% of which have no code of their own"
+    assert data.partition(natural()).columns["x"].dtype == np.int8
+    path = write(tmp_path / "b.json", ann={"x": [*sent140("a"), ["1", "2"]], "y": [0, 1]})
+    with pytest.raises(
+        DataError, match=r"x must be rows of id, date, query, user and tweet, but row 1 is \['1', '2'\]"
+    ):
+        leaf(path)
+
+
 def test_labels_like_integers(tmp_path: Path) -> None:
     data = leaf(write(tmp_path / "a.json", ann={"x": [[1], [2], [3]], "y": [1.0, "4", 0]}))
     assert data.columns["y"].tolist() == [1, 4, 0]
