@@ -79,7 +79,7 @@ def test_only_images_turn() -> None:
 
 
 def test_one_client_would_see_no_skew() -> None:
-    images = dataset(np.zeros((5, 4, 4), np.uint8))
+    images = dataset(np.zeros((5, 4, 4), np.float32))
     with pytest.raises(ArgumentError, match="noise must be left alone with one client: client k of K sees noise"):
         images.partition(noisy(iid(1), 0.3))
     with pytest.raises(ArgumentError, match="rotation must be left alone with one client"):
