@@ -256,7 +256,7 @@ def test_run_on_a_csv_beside_the_union() -> None:
     result = fedloom("run", *PEOPLE, *how, "--central", "--out", "a")
     assert result.exit_code == 0
     assert tomllib.loads(Path("a/central/experiment.toml").read_text())["decay"] == pytest.approx(0.9)  # a pass is half
-    assert "Test accuracy: federated" in result.stdout
+    assert "Test accuracy in the last round: federated" in result.stdout
     assert {"clients.png", "figure.png", "central"} <= {p.name for p in Path("a").iterdir()}
     again = json.loads(fedloom("resume", "a", "--rounds", "5", "--json").stdout)
     assert again["round"] == 5
@@ -416,7 +416,7 @@ def test_sweep_compares_seeds_of_a_topology_and_meetings() -> None:
         **{f"topology=regular:3,topology_seed={seed},seed=0": 2 * 30 for seed in (0, 1, 2)},
         "topology=matcha:ring:0.5,seed=0": 10 * used,
     }
-    assert len({r["test_loss"] for r in runs.values()}) == 4
+    assert len({r["own_on_all_test_loss"] for r in runs.values()}) == 4
 
 
 def test_topologies_are_measured_and_drawn() -> None:

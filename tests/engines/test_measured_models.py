@@ -1,6 +1,7 @@
 """Shared models and clients' own models, on own data and on everybody's, have names of their own in a history."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,7 +13,12 @@ from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.engines.evaluate import measured_models
+from fedloom.engines.store import EVERYBODYS
+from fedloom.errors import ArgumentError
+from fedloom.federation.course import course
 from fedloom.measures import OWN, OWN_ON_ALL, SHARED, label, parse
+from fedloom.runs.stopping import Stop
+from fedloom.runs.tally import part_for
 
 Make = Callable[..., FederatedData]
 TASK = fl.tasks.two_nn(5, hidden=4, classes=2)
@@ -83,3 +89,24 @@ def test_a_target_is_about_the_models_that_a_method_has(generated: Make) -> None
     assert told == ["test accuracy reached 0", own, own]
     with pytest.raises(fl.errors.UnknownName, match="monitor must be one of own_test_accuracy, own_test_loss, but is"):
         fl.run(data, TASK, METHODS["fedper"][0], rounds=1, target=0.5, monitor="test_accuracy")
+
+
+def test_a_server_measures_no_model_that_lacks_layers(generated: Make) -> None:
+    """Over a network the server has no complete model of FedPer; participants measure their own."""
+    data = generated([8, 8, 8], features=5, classes=2)
+    told = {}
+    for name in ("fedavg", "ditto", "fedper"):
+        run = course(TASK, METHODS[name][0], data=data)
+        told[name] = (sorted(run.evaluate(run.arithmetic.first)), run.prefix)
+    shared = ["test_accuracy", "test_loss"]
+    assert told == {"fedavg": (shared, "clients_"), "ditto": (shared, "own_clients_"), "fedper": ([], "own_clients_")}
+    with pytest.raises(ArgumentError, match="or monitor own_clients_accuracy"):
+        course(TASK, METHODS["fedper"][0], data=data, stop=Stop(5, target=0.9))
+
+
+@pytest.mark.parametrize(("selection", "part"), [("all", "test"), ("random", EVERYBODYS + "test")])
+def test_ranks_measure_the_shared_model_on_everybodys_examples(generated: Make, selection: str, part: str) -> None:
+    """Where only some users are trained on in a round, their examples are not everybody's."""
+    prepared: Any = SimpleNamespace(data=dealt(generated), selection=selection)
+    assert part_for(prepared, "test", SHARED) == part
+    assert part_for(prepared, "test", OWN) == "test"
