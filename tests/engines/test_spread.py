@@ -103,7 +103,7 @@ def test_users_with_code_and_models_of_their_own_learn_what_the_compiled_ones_do
     own = fl.run(points(VALUES), task, algorithm, rounds=2, evaluate=["test"], engine=Alone(1, pieces=4))
     both = compiled.variables.params["body"]["w"] + compiled.variables.params["output"]["w"]
     np.testing.assert_allclose(own.variables.params["w"], both, rtol=1e-5)
-    for metric in ("test_loss", "test_accuracy", "steps"):
+    for metric in ("own_test_loss", "own_test_accuracy", "steps"):
         assert own.history.last(metric) == pytest.approx(compiled.history.last(metric), rel=1e-5), metric
 
 
