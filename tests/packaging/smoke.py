@@ -38,10 +38,10 @@ def data(clients: int = CLIENTS, seed: int = 0) -> Any:
     return fl.data.from_arrays("drawn", arrays(seed)).partition(fl.partition.iid(clients=clients))
 
 
-def train(task: Any, given: Any = None, algorithm: Any = PLAIN, **more: Any) -> fl.Run:
+def train(task: Any, given: Any = None, algorithm: Any = PLAIN, metric: str = "test_loss", **more: Any) -> fl.Run:
     """Train for two rounds; the loss on the test examples must fall."""
     run = fl.run(given or data(), task, algorithm, rounds=2, evaluate=["test"], **more)
-    losses = run.history.column("test_loss")
+    losses = run.history.column(metric)
     assert np.isfinite(losses).all() and losses[-1] < losses[0], losses
     return run
 
@@ -108,7 +108,8 @@ def hdf5() -> None:
 
 def topology() -> None:
     """Train on a random topology and draw it."""
-    train(fl.tasks.logistic(FEATURES, CLASSES), data(6), fl.dpa_sgd("regular:3", period=5, lr=0.1))
+    graph = fl.dpa_sgd("regular:3", period=5, lr=0.1)
+    train(fl.tasks.logistic(FEATURES, CLASSES), data(6), graph, metric="mean_test_loss")
     fedloom("topology regular:3 ring --workers 8")
 
 

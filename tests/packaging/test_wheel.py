@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email.message import Message
 from email.parser import Parser
@@ -12,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from fedloom.version import VERSION
-
-pytest.importorskip("hatchling")
 
 ROOT = Path(__file__).parents[2]
 FILES = ["CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "pyproject.toml", ".gitignore"]
@@ -31,7 +30,9 @@ DATA = {
     "fedloom/recipes/published/mcmahan2017.json",
     "fedloom/recipes/published/panda2018.json",
 }
-BUILD = "from hatchling.build import build_sdist as s, build_wheel as w; print(w('../out')); print(s('../out'))"
+BACKEND = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["build-backend"]
+BUILD = f"import {BACKEND} as backend; backend.build_wheel('../out'); backend.build_sdist('../out')"
+pytest.importorskip(BACKEND)
 
 
 @pytest.fixture(scope="module")
