@@ -7,13 +7,10 @@ extras=$(IFS=,; echo "$*")
 with_torch "$@"
 install --resolution lowest-direct ".${extras:+[$extras]}"
 direct=$(python -c "
-import re
 from importlib.metadata import requires, version
-chosen = set('$extras'.split(',')) - {''}
-for line in requires('fedloom'):
-    extra = re.search(r\"extra == '([^']+)'\", line)
-    if extra is None or extra[1] in chosen:
-        name = re.match(r'[\w.-]+', line)[0]
-        print(name, version(name), end='; ')")
+from packaging.requirements import Requirement
+for wanted in map(Requirement, requires('fedloom')):
+    if wanted.marker is None or any(wanted.marker.evaluate({'extra': extra}) for extra in '$extras'.split(',')):
+        print(wanted.name, version(wanted.name), end='; ')")
 echo "Lowest versions: $direct$(python --version)"
 for what in core "$@"; do smoke "$what"; done

@@ -6,6 +6,8 @@ Each function trains a tiny model through the library that its extra brings. ``l
 ``flower.sh`` run this file in fresh environments.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
