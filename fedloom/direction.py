@@ -20,7 +20,7 @@ Directions = Mapping[str, Better]
 BUILT_IN: Directions = MappingProxyType({"accuracy": "higher", "loss": "lower", "error": "lower"})
 """The directions of fedloom's own metrics. These three names are reserved: they mean the same in every task."""
 
-COLUMN = re.compile(r"(?:[a-z]+_)*?(?:train|validation|test|clients|before|after|global)_(?P<metric>.+)")
+COLUMN = re.compile(r"(?:[a-z]+_)*?(?:train|validation|test|clients|before|after|global_before|global)_(?P<metric>.+)")
 STATISTIC = re.compile(r"(?P<metric>.+)_(?:worst|q\d+)")
 """A statistic of a metric over users; a user's own metric may not be named like one."""
 

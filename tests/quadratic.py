@@ -39,3 +39,12 @@ def points(values: list[float], each: int = 2) -> FederatedData:
              "test": Ranges(start + each, np.ones(clients, np.int32))}  # fmt: skip
     index = np.arange(clients * size, dtype=np.int32)
     return FederatedData("points", {"x": x, "y": np.zeros(len(x), np.int32)}, 1, index, parts, {})
+
+
+def held_out(values: list[float], tests: list[float]) -> FederatedData:
+    """Client k has two training examples with the value values[k]; all test examples belong to no client."""
+    x, start = np.array([*np.repeat(values, 2), *tests], np.float32), 2 * np.arange(len(values), dtype=np.int32)
+    parts = {"train": Ranges(start, np.full(len(values), 2, np.int32))}
+    rows = np.arange(len(x), dtype=np.int32)
+    central = {"test": rows[2 * len(values) :]}
+    return FederatedData("held out", {"x": x, "y": np.zeros(len(x), np.int32)}, 1, rows, parts, central)

@@ -54,7 +54,7 @@ class Clusters(Program):
         """The state some rounds later, and what those rounds did."""
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
-        view, test = self.store.view(dealt), {part: self.store.view(dealt, part) for part in self.tested}
+        view, test = self.store.view(dealt), self.seen_on(dealt)
         return _advance(self.task, self.plan, self.algorithm, view, test, state, self.seeds, dealt)
 
     def users(self, state: ClusterState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]

@@ -124,7 +124,7 @@ class Peers(Program):
         parts = sorted({need.part for need in self.algorithm.readings})
         few = isinstance(self.algorithm.mixer, Neighbours)
         examples = {part: self.store.view(dealt, part) if few else self.everyone(part) for part in parts}
-        view, test = self.store.view(dealt), {part: self.store.view(dealt, part) for part in self.tested}
+        view, test = self.store.view(dealt), self.seen_on(dealt)
         return _advance(self.task, self.plan, self.m, self.algorithm, view, test, examples, state, self.seeds, dealt)
 
     def everyone(self, part: str) -> Everyone:

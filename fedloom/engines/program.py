@@ -39,8 +39,15 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-SEEN = (("before", "test", "before"), ("after", "test", "after"), ("global", GLOBAL, "after"))
-"""What is observed of clients: its name, on which part, and of which moment's model."""
+MEASUREMENTS = {
+    "before": ("test", "before"),
+    "after": ("test", "after"),
+    "global_before": (GLOBAL, "before"),
+    "global": (GLOBAL, "after"),
+}
+"""Name of a measurement of clients → the test examples that it uses, and whether the model is that before or after the
+client's work. ``test`` stands for each client's own test examples, ``GLOBAL`` for everybody's.
+"""
 SCHEDULE = P(None, None, machine.AXIS)  # of a schedule (rounds, experiments, devices, clients) a device has its part
 
 
@@ -51,9 +58,9 @@ class Rounds:
     Arguments:
         norm: of the mean update; where every user has its own model, the root mean square of all users' updates.
         computed: how many steps were computed.
-        users: of the last round, where clients are observed: ``client``, who took part (-1 is nobody), and each metric
-            of each of them on its own test data before and after its work (``before_accuracy``, …), and after it on
-            everybody's (``global_accuracy``, …); and ``mixing``, M, where every user has its own model.
+        users: of the last round, where clients are observed: ``client``, who took part (-1 is nobody), each metric of
+            each of them under the names of :data:`MEASUREMENTS` (``before_accuracy``, ``global_accuracy``, …), and
+            ``mixing``, M, where every user has its own model.
         broken: how many replies did not count, because they were not finite; where there is a combiner that looks.
     """
 
@@ -106,11 +113,27 @@ class Program:
         return (nbytes(state.sent) - nbytes(self.algorithm.local.hides(state.variables))) // len(self.seeds)
 
     @property
-    def tested(self) -> tuple[str, ...]:
-        """The parts on which clients are observed: their own test data, and everybody's where that is another."""
+    def measurements(self) -> tuple[str, ...]:
+        """The measurements of a round's clients, of :data:`MEASUREMENTS`.
+
+        Clients with test examples are measured on these before and after their work, and on everybody's after it.
+        Where all test examples belong to no client, clients are measured on them before and after their work.
+        """
         if not self.plan.observed:
             return ()
-        return ("test", GLOBAL) if "test" in self.data.clients else ("test",)
+        own = "test" in self.data.clients and self.data.clients["test"].size.any()
+        return ("before", "after", "global") if own else ("global_before", "global")
+
+    def seen_on(self, clients: np.ndarray) -> dict[str, View]:
+        """Return measurement → the test examples that it uses, on the devices."""
+        parts = {name: MEASUREMENTS[name][0] for name in self.measurements}
+        views = {part: self.store.view(clients, part) for part in sorted(set(parts.values()))}
+        return {name: views[part] for name, part in parts.items()}
+
+    def judged_on(self, clients: np.ndarray) -> dict[str, View]:
+        """Return part → the examples that the weighting reads, and measurement → the test examples that it uses."""
+        parts = sorted({need.part for need in self.algorithm.readings})
+        return {part: self.store.view(clients, part) for part in parts} | self.seen_on(clients)
 
     def place(self, state: ServerState) -> ServerState:
         """A state that was saved, back on the devices."""
@@ -187,8 +210,7 @@ class Program:
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             view = self.store.view(dealt)
-            parts_read = {need.part for need in self.algorithm.readings} | set(self.tested)
-            judged = {part: self.store.view(dealt, part) for part in sorted(parts_read)}
+            judged = self.judged_on(dealt)
             state, did = _advance(self.task, self.plan, self.algorithm, view, judged, state, self.seeds, dealt)
             parts.append(did)
             chosen = chosen[now:]
@@ -403,17 +425,17 @@ def one_says(plan: Plan, known: T) -> T:
 
 
 def observed(
-    test: dict[str, View], client: Int[Array, "X m"], measure: Callable[[View, str], dict[str, Array]]
+    views: dict[str, View], client: Int[Array, "X m"], measure: Callable[[View, str], dict[str, Array]]
 ) -> dict[str, Array]:
-    """Who took part, and what is measured of each on each part and of each moment's model that there is to see."""
+    """Return the clients that took part, and their values of each measurement for which there is a view."""
     seen = {"client": client}
-    for name, part, moment in SEEN:
-        if part in test:
-            seen |= {f"{name}_{metric}": value for metric, value in measure(test[part], moment).items()}
+    for name, (_, moment) in MEASUREMENTS.items():
+        if name in views:
+            seen |= {f"{name}_{metric}": value for metric, value in measure(views[name], moment).items()}
     return seen
 
 
 def clients_of(program: Program, did: Rounds, member: int) -> dict[str, np.ndarray]:
     """Return what was measured of each client of one experiment's last round."""
     last = {name: jax.tree.map(lambda a: np.asarray(a)[-1, member], values) for name, values in did.users.items()}
-    return over_clients(program.task, program.data, last, {name: part for name, part, _ in SEEN})
+    return over_clients(program.task, program.data, last, {name: part for name, (part, _) in MEASUREMENTS.items()})

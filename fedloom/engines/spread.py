@@ -63,7 +63,7 @@ class Spread(Program):
         pieces = [(number, dealt[:, p], own(p)) for p in range(dealt.shape[1])]
         found = self.crew.do("work", flatten(state.sent), pieces)
         totals, keeps, read = (list(part) for part in zip(*found, strict=True))
-        given = self.algorithm, self.store.view(dealt), self.seen(dealt), state, self.seeds, dealt
+        given = self.algorithm, self.store.view(dealt), self.judged_on(dealt), state, self.seeds, dealt
         return _after(self.task, self.plan, *given, np.bool_(last), kept, totals, keeps, read if read[0] else None)
 
     def close(self) -> None:
@@ -71,12 +71,11 @@ class Spread(Program):
         if self.crew is not None:
             self.crew.close()
 
-    def seen(self, dealt: np.ndarray) -> dict[str, View]:
-        """The examples on which this process judges clients."""
+    def judged_on(self, dealt: np.ndarray) -> dict[str, View]:
+        """Return the examples on which this process measures clients; none for clients with code of their own."""
         if self.task.client is not None:
             return {}
-        parts = {need.part for need in self.algorithm.readings} | set(self.tested)
-        return {part: self.store.view(dealt, part) for part in sorted(parts)}
+        return super().judged_on(dealt)
 
     def means(self, state: ServerState, split: str, models: str) -> dict[str, np.ndarray]:
         """Return metric → mean over examples, for each experiment; clients with code of their own measure it."""

@@ -54,7 +54,7 @@ class SpreadPeers(Peers):
         view, few = self.store.view(everyone), isinstance(self.algorithm.mixer, Neighbours)
         parts = sorted({need.part for need in self.algorithm.readings})
         examples = {part: self.store.view(everyone, part) if few else self.everyone(part) for part in parts}
-        test = {part: self.store.view(everyone, part) for part in self.tested}
+        test = self.seen_on(everyone)
         given = self.algorithm, view, test, examples, state, self.seeds, everyone, np.bool_(last), found
         return _mixed(self.task, self.plan, self.m, *given)
 

@@ -28,6 +28,8 @@ from fedloom.style import STYLE
 
 SEEDS = 10
 WEIGHTED, STD_DEV = {"weighting": "validation-accuracy"}, {"weighting": "uniform", "exclude": 1.0}
+READS = ("before", "after", "global")
+"""The moments that the page shows: on each user's own test data, and after fitting on everybody's."""
 METHODS: dict[str, dict[str, Any]] = {
     "global user": {"algorithm": "central", "users": "no"},
     "federated": {},
@@ -149,11 +151,11 @@ def table(there: Mapping[str, Kept]) -> str:
     if not there:
         return ""
     lines = [
-        f"| | {' | '.join(MOMENTS.values())} | worst tenth, before | worst tenth, after |",
+        f"| | {' | '.join(MOMENTS[read] for read in READS)} | worst tenth, before | worst tenth, after |",
         "|---|---|---|---|---|---|",
     ]
     for method, kept in there.items():
-        means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in MOMENTS]
+        means = [estimate(list(np.nanmean(each(kept, f"last {r}_accuracy"), axis=1))) for r in READS]
         worsts = [
             estimate([worst(values, "higher") for values in each(kept, f"last {r}_accuracy")])
             for r in ("before", "after")

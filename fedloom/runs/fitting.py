@@ -27,7 +27,10 @@ def fine_tune(
     seed: int = 0,
     engine: Engine | None = None,
 ) -> Users:
-    """How each user does on its own test data with a given model, before and after it trains it on its own.
+    """Measure a given model with each user, before and after the user trains it on its own data.
+
+    Each user is measured on its own test data (``before_accuracy``, ``after_accuracy``), or, where all test data
+    belongs to no user, on everybody's (``global_before_accuracy``, ``global_accuracy``).
 
     Arguments:
         data: who has which examples.

@@ -24,7 +24,9 @@ class History:
     so far), ``bytes_down`` (what a server sent them), ``update_norm`` (of the last round) and, for each part of the
     data that was evaluated, its metrics: ``test_accuracy``, ``train_loss`` and so on are of the shared model. Where
     clients' models differ, ``own_test_accuracy`` is of each client's own model on its own data, and
-    ``own_on_all_test_accuracy`` of each client's own model on everybody's: see :mod:`fedloom.measures`.
+    ``own_on_all_test_accuracy`` of each client's own model on everybody's: see :mod:`fedloom.measures`. Columns that
+    begin with ``users_`` are means, quantiles and the worst tenth over a round's clients: see
+    :mod:`fedloom.runs.users`.
 
     Arguments:
         rows: the evaluations.

@@ -16,11 +16,14 @@ from fedloom.errors import FedloomError, UnknownName
 from fedloom.mixing.drawing import draw_graph
 from fedloom.mixing.graph import Graph
 from fedloom.runs.history import History
-from fedloom.runs.users import MOMENTS, QUANTILES, Users, measured_among
+from fedloom.runs.users import MOMENTS, QUANTILES, Users, measured_among, moment_of
 from fedloom.style import STYLE, save
 
 FRAMES = 60  # of an animation, at most
-ACCURACY = "after_accuracy"
+OWN, EVERYBODYS = ("before_accuracy", "after_accuracy"), ("global_before_accuracy", "global_accuracy")
+"""Accuracies before and after fitting: on clients' own test data; and where all test data belongs to no client."""
+ON = {"after_accuracy": "on its own test data", "global_accuracy": "on everybody's test data"}
+"""The accuracy by which workers are coloured → the examples that it was measured on, in a title."""
 
 
 def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str | Path | None = None) -> Figure:
@@ -41,7 +44,9 @@ def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str
         for (left, right), (label, users) in zip(grid, runs, strict=True):
             shown = {m: f"{m}_{metric}" for m in MOMENTS if f"{m}_{metric}" in users.columns}
             if not shown:
-                raise UnknownName("metric", metric, {name.split("_", 1)[1] for name in users.measures})
+                raise UnknownName(
+                    "metric", metric, {name.removeprefix(f"{moment_of(name)}_") for name in users.measures}
+                )
             for i, (moment, name) in enumerate(shown.items()):
                 _band(left, users, name, MOMENTS[moment], f"C{i}")
             left.set(
@@ -51,7 +56,12 @@ def bands(runs: Sequence[tuple[str, Users]], metric: str = "accuracy", file: str
             )
             left.xaxis.set_major_locator(MaxNLocator(integer=True))
             left.legend(loc="best", fontsize="small")
-            _violins(right, [users.last(name) for name in shown.values()], list(shown), metric)
+            _violins(
+                right,
+                [users.last(name) for name in shown.values()],
+                [moment.replace("_", " ") for moment in shown],
+                metric,
+            )
             right.set_title(f"{measured_among(users)}, in round {int(users.columns['round'][-1]):,}")
         if file:
             save(figure, file)
@@ -80,24 +90,27 @@ def _violins(axes: Any, values: Sequence[np.ndarray], labels: Sequence[str], met
 
 def violins(
     runs: Sequence[tuple[str, Users]],
-    measures: Sequence[str] = ("before_accuracy", "after_accuracy"),
+    measures: Sequence[str] | None = None,
     file: str | Path | None = None,
 ) -> Figure:
     """Draw the distribution of measures over users in the last round, several runs side by side; a row a measure.
 
     Arguments:
         runs: (label, users) pairs.
-        measures: such as ``after_accuracy``.
+        measures: such as ``after_accuracy``; by default the accuracies before and after fitting, on clients' own test
+            data, or on everybody's if no run has them on clients' own.
         file: where to save the figure.
     """
+    measures = measures or (OWN if any(OWN[1] in users.columns for _, users in runs) else EVERYBODYS)
     with mpl.rc_context(STYLE):
         size = max(4.0, 1.1 * len(runs)), 0.8 + 2.6 * len(measures)
         figure = Figure(figsize=size, layout="constrained")
         rows = figure.subplots(len(measures), 1, squeeze=False, sharex=True)[:, 0]
         for axes, measure in zip(rows, measures, strict=True):
-            moment, metric = measure.split("_", 1)
+            moment = moment_of(measure)
+            metric = measure.removeprefix(f"{moment}_")
             _violins(axes, [users.last(measure) for _, users in runs], [label for label, _ in runs], metric)
-            axes.set_title(MOMENTS.get(moment, moment), fontsize="medium")
+            axes.set_title(MOMENTS.get(moment, measure), fontsize="medium")
         rows[-1].tick_params(axis="x", rotation=30)
         if file:
             save(figure, file)
@@ -166,7 +179,8 @@ def workers(
     label: str, users: Users, history: History, graph: Graph | None = None, file: str | Path | None = None
 ) -> Figure:
     """Draw a run without a server: who hears whom, coloured by accuracy; every worker's accuracy against rounds; and
-    how far models are from their mean.
+    how far models are from their mean. Accuracies are those on workers' own test data, if they have some; else those
+    on everybody's.
 
     Arguments:
         label: what the run is called.
@@ -175,18 +189,19 @@ def workers(
         file: where to save the figure.
     """
     graph = graph or heard(users)
-    values, rounds = users.by_client(ACCURACY, len(graph)), [int(r) for r in users.columns["round"]]
+    accuracy = _accuracy(users)
+    values, rounds = users.by_client(accuracy, len(graph)), [int(r) for r in users.columns["round"]]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(13.2, 4.0), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         latest = _latest(values)
-        draw_graph(graph, latest, label="accuracy", title=label, axes=left)
+        draw_graph(graph, latest, label=f"accuracy {ON[accuracy]}", title=label, axes=left)
         order = np.argsort(latest)
         shades = mpl.colormaps["viridis"](np.linspace(0, 1, len(order)))
         for shade, worker in zip(shades, order, strict=True):
             middle.plot(rounds, values[:, worker], color=shade, linewidth=0.9, alpha=0.8)
         middle.plot(rounds, _means(values), color="black", linewidth=2, label="mean")
-        middle.set(xlabel="rounds of communication", ylabel="accuracy", title="every worker, on its own test data")
+        middle.set(xlabel="rounds of communication", ylabel="accuracy", title=f"every worker, {ON[accuracy]}")
         middle.legend(fontsize="small")
         right.plot(history.column("round")[1:], history.column("consensus")[1:], color="C3")  # all begin as one
         right.set(xlabel="rounds of communication", ylabel="distance from their mean", title="models apart")
@@ -198,7 +213,7 @@ def workers(
 
 
 def animation(label: str, users: Users, file: str | Path, graph: Graph | None = None) -> None:
-    """Write a GIF of who hears whom, coloured by accuracy, round after round.
+    """Write a GIF of who hears whom, coloured by accuracy, round after round; the accuracy is that of :func:`workers`.
 
     Arguments:
         label: what the run is called.
@@ -207,12 +222,13 @@ def animation(label: str, users: Users, file: str | Path, graph: Graph | None = 
         graph: who hears whom; those who mixed in the rounds that were evaluated by default.
     """
     graph = graph or heard(users)
-    values, rounds = users.by_client(ACCURACY, len(graph)), [int(r) for r in users.columns["round"]]
+    accuracy = _accuracy(users)
+    values, rounds = users.by_client(accuracy, len(graph)), [int(r) for r in users.columns["round"]]
     shown = np.unique(np.linspace(0, len(rounds) - 1, min(FRAMES, len(rounds))).round().astype(int))
     means, real = _means(values), values[np.isfinite(values)]
     limits = (float(real.min()), float(real.max())) if len(real) else (0.0, 1.0)
     with mpl.rc_context(STYLE):
-        figure = draw_graph(graph, values[0], label="accuracy", title=label, limits=limits)
+        figure = draw_graph(graph, values[0], label=f"accuracy {ON[accuracy]}", title=label, limits=limits)
         axes = figure.axes[0]
         dots = axes.collections[-1]
 
@@ -223,6 +239,11 @@ def animation(label: str, users: Users, file: str | Path, graph: Graph | None = 
 
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         FuncAnimation(figure, frame, frames=list(shown)).save(file, writer=PillowWriter(fps=5), dpi=80)
+
+
+def _accuracy(users: Users) -> str:
+    """Return the accuracy by which workers are coloured: on their own test data, if they have some."""
+    return next((name for name in ON if name in users.columns), next(iter(ON)))
 
 
 def _latest(values: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from fedloom.runs.history import History
 from fedloom.runs.ongoing import Watch
 from fedloom.runs.result import Run
 from fedloom.runs.stopping import Stop
+from fedloom.runs.users import MOMENTS
 
 LONGEST = 26  # letters of a name, so that a progress line fits eighty columns
 
@@ -87,7 +88,7 @@ def summary(run: Run) -> Group:
         columns = [Measure(models, part, metric).column for metric in metrics]
         name = part if models == SHARED else f"{part}, {LABELS[models]}"
         table.add_row(name, *(shown(history, column) for column in columns))
-    for moment, name in (("before", "before fitting"), ("after", "after fitting")):
+    for moment, name in MOMENTS.items():
         columns = [f"users_{moment}_{metric}" for metric in metrics]
         if any(column in history.columns for column in columns):
             table.add_row(f"{of_users(history)}, {name}", *(shown(history, column) for column in columns))

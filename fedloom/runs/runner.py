@@ -65,8 +65,9 @@ def run(
         evaluate: the parts of the data on which models are evaluated; the part that is monitored is so in any case.
         every: rounds between evaluations.
         seed: of everything random in the run.
-        users: whether each client of an evaluated round is measured on its own test data (everybody's, where clients
-            have none), before and after its work.
+        users: whether each client of an evaluated round is measured before and after its work: on its own test data
+            (``users_before_accuracy``, ``users_after_accuracy``), or, where all test data belongs to no client, on
+            everybody's (``users_global_before_accuracy``, ``users_global_accuracy``): see :mod:`fedloom.runs.users`.
         clock: on which machines and links it is to be: how long it would take there is measured too, and those that
             are lost or late do not count.
         label: what it is called in progress lines, tables and figures; the task and the data by default.

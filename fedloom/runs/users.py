@@ -1,4 +1,14 @@
-"""Users: how each client of a round did on its own test data before and after its work, and pictures of that."""
+"""Users: the metrics of each client of a round, before and after its work.
+
+| measure | model | test examples | measured where |
+|---|---|---|---|
+| ``before_accuracy`` | as the client was sent it | the client's own | clients have test examples |
+| ``after_accuracy`` | after the client's work | the client's own | clients have test examples |
+| ``global_before_accuracy`` | as the client was sent it | everybody's | all test examples belong to no client |
+| ``global_accuracy`` | after the client's work | everybody's | always |
+
+In a history the names begin with ``users_``. Numbers under different names are not comparable.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,13 @@ WORST = 0.1  # the share of users that do worst
 QUANTILES = (0.1, 0.5, 0.9)
 MATRICES = ("mixing", "related")
 NOTED = ("round", "client", "all_clients", *MATRICES)  # what is no measure
-MOMENTS = {"before": "before fitting", "after": "after fitting", "global": "after fitting, on everybody's data"}
+MOMENTS = {
+    "before": "before fitting",
+    "after": "after fitting",
+    "global_before": "before fitting, on everybody's data",
+    "global": "after fitting, on everybody's data",
+}
+"""What the name of a measure begins with → what was measured, for people."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +40,9 @@ class Users:
 
     Arguments:
         columns: ``round``; ``all_clients``, how many there are; ``client``, the clients that took part in the round and
-            were measured, and no others (-1 where fewer did, without a measure); each measure of them
-            on their own test data, such as ``before_accuracy`` and ``after_loss``; ``global_accuracy``, of their models
-            after their work on everybody's test data; where every user has its own model and they are not too many,
+            were measured, and no others (-1 where fewer did, without a measure); each measure of them, such as
+            ``before_accuracy`` and ``after_loss`` on their own test data, ``global_before_accuracy`` and
+            ``global_accuracy`` on everybody's; where every user has its own model and they are not too many,
             ``mixing``, the matrix M, and ``related``, who was found to be like whom, between -1 and 1, with multi-task
             learning.
 
@@ -78,6 +94,15 @@ class Users:
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
     """Users from what :meth:`Users.arrays` gave."""
     return Users({name: tuple(values) for name, values in arrays.items()})
+
+
+def moment_of(measure: str) -> str:
+    """Return what the name of a measure begins with, of :data:`MOMENTS`; nothing if it begins with none of them.
+
+    >>> moment_of("global_before_accuracy"), moment_of("global_loss"), moment_of("mixing")
+    ('global_before', 'global', '')
+    """
+    return max((moment for moment in MOMENTS if measure.startswith(f"{moment}_")), key=len, default="")
 
 
 def summary(row: Mapping[str, np.ndarray], directions: Directions = BUILT_IN) -> dict[str, float]:

@@ -3,7 +3,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from quadratic import points, quadratic
+from quadratic import held_out, points, quadratic
 
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError
@@ -30,6 +30,17 @@ def test_what_users_keep_begins_with_the_model_too(work: Local) -> None:
     model = Variables({"body": {"w": jnp.float32(1.0)}, "output": {"w": jnp.float32(0.5)}}, {})
     users = fine_tune(points(VALUES), quadratic(), model, work)
     np.testing.assert_allclose(users.last("before_loss"), 0.5 * (1.5 - np.array(VALUES)) ** 2, rtol=1e-5)
+
+
+def test_the_names_of_the_measures_say_whose_test_data_it_is() -> None:
+    model = Variables({"body": {"w": jnp.float32(1.0)}, "output": {"w": jnp.float32(0.5)}}, {})
+    users = fine_tune(points(VALUES), quadratic(), model, LOCAL)
+    assert sorted(users.measures) == [f"{moment}_{metric}" for moment in ("after", "before", "global")
+                                      for metric in ("accuracy", "loss")]  # fmt: skip
+    users = fine_tune(held_out(VALUES, [2.5]), quadratic(), model, LOCAL)
+    assert sorted(users.measures) == [
+        "global_accuracy", "global_before_accuracy", "global_before_loss", "global_loss"]  # fmt: skip
+    np.testing.assert_allclose(users.last("global_before_loss"), np.full(3, 0.5), rtol=1e-5)
 
 
 def test_a_model_for_each_is_refused() -> None:

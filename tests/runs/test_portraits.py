@@ -4,10 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from quadratic import points, quadratic
+from quadratic import held_out, points, quadratic
 
 import fedloom as fl
 from fedloom.algorithms import dpa_sgd_mtl, local_only, personalised
+from fedloom.data import FederatedData
 from fedloom.errors import FedloomError, UnknownName
 from fedloom.mixing import GRAPHS, topology
 from fedloom.mixing.drawing import draw_graph
@@ -57,6 +58,38 @@ def test_a_ring_of_workers(tmp_path: Path) -> None:
     with Image.open(tmp_path / "workers.gif") as gif:
         assert gif.n_frames == 3  # type: ignore[attr-defined]
     assert related(done.users, tmp_path / "related.png").axes[0].get_title() == "round 1"
+
+
+@pytest.mark.parametrize(
+    ("data", "on", "moments"),
+    [
+        (
+            points(VALUES),
+            "on its own test data",
+            ["before fitting", "after fitting", "after fitting, on everybody's data"],
+        ),
+        (
+            held_out(VALUES, [-0.5]),
+            "on everybody's test data",
+            ["before fitting, on everybody's data", "after fitting, on everybody's data"],
+        ),
+    ],
+    ids=["own", "held out"],
+)
+def test_figures_say_on_whose_test_data_workers_are_measured(
+    data: FederatedData, on: str, moments: list[str], tmp_path: Path
+) -> None:
+    done = run(data, quadratic(), fl.dpa_sgd("ring", period=1, batch_size=1, lr=0.1), rounds=1, users=True)
+    figure = workers("ring", done.users, done.history)
+    assert figure.axes[1].get_title() == f"every worker, {on}"
+    assert f"accuracy {on}" in [axes.get_ylabel() for axes in figure.axes]
+    animation("ring", done.users, tmp_path / "workers.gif")
+    left, right = bands([("ring", done.users)]).axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == moments
+    assert len(right.get_xticks()) == len(moments)
+    beginning, end = violins([("ring", done.users)]).axes
+    assert (beginning.get_title(), end.get_title()) == (moments[0], moments[1])
+    assert (beginning.get_ylabel(), end.get_ylabel()) == ("accuracy", "accuracy")
 
 
 def test_how_alike_workers_are_found_to_be() -> None:

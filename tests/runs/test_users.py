@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from quadratic import points, quadratic
+from quadratic import held_out, points, quadratic
 from rich.console import Console
 
 from fedloom.algorithms import ditto, fedavg, ifca, local_only, personalised, scaffold
-from fedloom.combine import excluding, uniform
+from fedloom.combine import by_loss, excluding, uniform
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, DivergedError
-from fedloom.runs import load, report, run, sweep
+from fedloom.runs import Run, load, report, run, sweep
 from fedloom.runs.portraits import bands
 from fedloom.runs.users import summary
 from fedloom.tasks import logistic
@@ -132,3 +132,60 @@ def test_a_diverged_run_forgets_the_round_that_broke(tmp_path: Path) -> None:
             run(points(VALUES), quadratic(), fedavg(fraction=1.0, lr=1e25, epochs=3), rounds=3, users=True,
                 evaluate=["test"], directory=tmp_path / "run")  # fmt: skip
     assert len(load(tmp_path / "run").users) == 0
+
+
+def beginnings(done: Run) -> list[str]:
+    """Return the moments that a run's clients were measured at, from the columns of its history."""
+    names = [name for name in done.history.columns if name.startswith("users_") and name.endswith("_loss")]
+    assert sorted(name.removeprefix("users_") for name in names) == sorted(
+        n for n in done.users.measures if n.endswith("_loss")
+    )
+    return sorted(name.removeprefix("users_").removesuffix("_loss") for name in names)
+
+
+WAYS: list[Any] = [
+    fedavg(fraction=1.0, weighting=uniform, **WORK),
+    personalised(fraction=1.0, weighting=uniform, **WORK),
+    ifca(1, fraction=1.0, **WORK),
+    fedavg(fraction=1.0, weighting=by_loss(on="test", moment="before"), **WORK),
+]
+
+
+@pytest.mark.parametrize("algorithm", WAYS, ids=["shared", "own", "clusters", "weighted by test loss"])
+def test_on_test_data_that_belongs_to_no_client_both_measurements_are_named_global(algorithm: Any) -> None:
+    tests = np.array([1.0, 3.0, -2.0])
+    done = run(held_out(VALUES, tests.tolist()), quadratic(), algorithm, rounds=1, users=True, evaluate=[])
+    assert beginnings(done) == ["global", "global_before"]
+    ends = np.array(VALUES) * (1 - LEFT)
+    np.testing.assert_allclose(done.users.last("global_before_loss"), np.full(4, half(tests).mean()), rtol=1e-5)
+    np.testing.assert_allclose(done.users.last("global_loss"), half(ends[:, None] - tests).mean(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", WAYS[1::2], ids=["own", "weighted by test loss"])
+def test_on_clients_own_test_data_the_measurements_are_before_and_after(algorithm: Any) -> None:
+    done = run(points(VALUES), quadratic(), algorithm, rounds=1, users=True, evaluate=[])
+    assert beginnings(done) == ["after", "before", "global"]
+    x = np.array(VALUES)
+    np.testing.assert_allclose(done.users.last("before_loss"), half(x), rtol=1e-5)
+    np.testing.assert_allclose(done.users.last("after_loss"), half(x * LEFT), rtol=1e-4)
+    on_all = half(x[:, None] * (1 - LEFT) - x).mean(1)
+    np.testing.assert_allclose(done.users.last("global_loss"), on_all, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("data", "rows", "direction"),
+    [
+        (points(VALUES), ["before fitting", "after fitting", "after fitting, on everybody's data"], "users_after_loss"),
+        (held_out(VALUES, [1.0]), ["before fitting, on everybody's data", "after fitting, on everybody's data"],
+         "users_global_before_loss"),
+    ],
+    ids=["own", "held out"],
+)  # fmt: skip
+def test_the_table_and_the_json_of_a_run_name_the_test_data(data: Any, rows: list[str], direction: str) -> None:
+    done = run(data, quadratic(), fedavg(fraction=1.0, **WORK), rounds=1, users=True)
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(report.summary(done))
+    told = [line.split("│")[1].strip() for line in console.export_text().splitlines() if "4 of 4 users" in line]
+    assert told == [f"4 of 4 users, {row}" for row in rows]
+    assert report.as_json(done)[f"{direction}_worst"] == done.history.last(f"{direction}_worst")
+    assert done.history.direction(direction) == "lower"

@@ -69,9 +69,9 @@ def test_without_a_direction_a_target_is_refused_before_the_run(watched: dict[st
 def test_without_a_direction_it_is_recorded_and_has_no_best(tmp_path: Path) -> None:
     run = fl.run(line(), slope(mae=mae), ALGORITHM, rounds=1, evaluate="test", users=True, directory=tmp_path)
     assert run.history.column("test_mae")[0] == 5.0
-    assert "users_after_mae" in run.history.columns
-    assert "users_after_mae_worst" not in run.history.columns  # nobody knows which tenth is the worst
-    assert "users_after_error_worst" in run.history.columns
+    assert "users_global_mae" in run.history.columns
+    assert "users_global_mae_worst" not in run.history.columns  # nobody knows which tenth is the worst
+    assert "users_global_error_worst" in run.history.columns
     for history in (run.history, fl.load(tmp_path).history):
         with pytest.raises(UnknownDirection, match="higher or a lower 'test_mae' is better"):
             history.best("test_mae")
@@ -82,9 +82,9 @@ def test_without_a_direction_it_is_recorded_and_has_no_best(tmp_path: Path) -> N
 def test_the_worst_users_are_those_with_the_highest_error() -> None:
     data = federated(X[:, None], 2 * X, clients=4, classes=1)
     run = fl.run(data, slope(mae=LOWER), ALGORITHM, rounds=1, evaluate="test", users=True)
-    [after] = run.users.column("after_mae")
+    [after] = run.users.column("global_mae")
     assert np.max(after) > np.min(after)
-    assert run.history.last("users_after_mae_worst") == np.max(after)
+    assert run.history.last("users_global_mae_worst") == np.max(after)
 
 
 def test_a_metric_keeps_its_direction_in_a_sweep_and_in_exclusion() -> None:
