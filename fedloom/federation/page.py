@@ -21,13 +21,13 @@ from fedloom.federation.address import parted
 
 try:
     from aiohttp import web
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra("aiohttp", "federation") from error
 try:
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra("prometheus_client", "federation") from error
 
 Status = Callable[[], Mapping[str, Any]]

@@ -295,6 +295,16 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, lib
         importlib.import_module("fedloom.federation.page")
 
 
+def test_a_library_that_is_too_old_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import prometheus_client.exposition
+
+    monkeypatch.delattr(prometheus_client.exposition, "CONTENT_TYPE_PLAIN_0_0_4")
+    monkeypatch.delitem(sys.modules, "fedloom.federation.page")
+    with pytest.raises(ImportError, match="cannot import name 'CONTENT_TYPE_PLAIN_0_0_4'") as raised:
+        importlib.import_module("fedloom.federation.page")
+    assert not isinstance(raised.value, MissingExtra)
+
+
 def browsing(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """A test that waits for a browser."""
 
