@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import require, warn
+from fedloom.tasks.equinox_norms import norms
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
+from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
 from fedloom.trees import flatten, names
@@ -77,9 +79,11 @@ def from_equinox(
         keys = jax.random.split(jax.random.key(0) if key is None else key, len(x))
         words = lambda k: {"key": k} if draws else {}  # noqa: E731
         if state is None:
-            return jax.vmap(lambda x, k: model(x, **words(k)), axis_name=AXIS)(x, keys), aside
+            with replaced(norms()):
+                return jax.vmap(lambda x, k: model(x, **words(k)), axis_name=AXIS)(x, keys), aside
         one = lambda x, k: model(x, own, **words(k))  # noqa: E731
-        found, after = jax.vmap(one, axis_name=AXIS, out_axes=(0, None))(x, keys)
+        with replaced(norms()):
+            found, after = jax.vmap(one, axis_name=AXIS, out_axes=(0, None))(x, keys)
         if key is None:
             return found, aside
         return found, whole_as_float(dict(zip(buffers, jax.tree.leaves(eqx.filter(after, eqx.is_array)), strict=True)))

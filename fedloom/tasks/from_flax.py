@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require, warn
+from fedloom.tasks.flax_norms import linen_norms, norms
 from fedloom.tasks.forms import UNTRACEABLE, applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.objective import supervised
+from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import Told, as_before, library, restored, trained, whole_as_float
 from fedloom.trees import flatten, unflatten
@@ -93,6 +95,10 @@ def _linen(module: Any, example: Array) -> tuple[Callable[..., Any], ...]:
         return Variables(found.pop("params"), found)
 
     def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
+        with linen_norms():
+            return applied_to(params, state, x, key)
+
+    def applied_to(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
         if key is None:
             return module.apply({"params": params, **state}, x, **told(False)), state
         draws = {"dropout": key}
@@ -128,13 +134,15 @@ def _nnx(module: Any) -> tuple[Callable[..., Any], ...]:
         model = nnx.merge(plan, *(_filled(nnx, part, values) for part, values in parts))
         if key is None:
             model.eval()
-            return model(x), state
+            with replaced(norms()):
+                return model(x), state
         model.train()
         layers = dict(nnx.iter_graph(model))
         for path, name in resting:
             setattr(layers[path], name, True)
         before = _static_numbers(nnx, model)
-        found = model(x)
+        with replaced(norms()):
+            found = model(x)
         _check_unchanged(before, _static_numbers(nnx, model))
         after = nnx.to_pure_dict(nnx.split(model, nnx.Param, nnx.RngState, ...)[3])
         return found, whole_as_float(dict(zip(whole, jax.tree.leaves(after), strict=True)))

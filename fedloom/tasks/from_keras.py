@@ -13,7 +13,9 @@ from fedloom.data.inputs import white
 from fedloom.errors import ArgumentError, require
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
+from fedloom.tasks.keras_norms import norms
 from fedloom.tasks.objective import supervised
+from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
 
@@ -76,9 +78,10 @@ def from_keras(
         seed, many = jax.random.key(0) if key is None else key, len(rest) - len(kept)
         seeds, now = iter(jax.random.bits(seed, (many, 2), jnp.uint32)), as_before(state, types)
         given = [now[slots[id(v)]] if id(v) in slots else next(seeds) for v in rest]
-        outputs, after, penalties = model.stateless_call(
-            [params[n] for n in names], given, x, training=key is not None, return_losses=True
-        )
+        with replaced(norms()):
+            outputs, after, penalties = model.stateless_call(
+                [params[n] for n in names], given, x, training=key is not None, return_losses=True
+            )
         fresh = {slots[id(v)]: a for v, a in zip(rest, after, strict=True) if id(v) in slots}
         return (outputs, sum(penalties, jnp.float32(0))), whole_as_float(fresh)
 

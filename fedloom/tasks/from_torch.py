@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from fedloom.tasks.modes import in_eval_mode, restored_modes
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.recurrence import STEPS, recurrent
 from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.torch_norms import norms
 from fedloom.tasks.user_model import Told, as_before, library, trained, whole_as_float
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _numbers(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 @cache
 def _world() -> Any:
-    """Where torchax's tensors live, apart from a user's own, and normalising layers move their running statistics."""
+    """Return an environment of torchax in which normalising and recurrent layers have forms of their own."""
     torch, tensor = library("torch", "torch"), library("torchax.tensor", "torch")
 
     world = tensor.Environment()
@@ -116,9 +116,8 @@ def _world() -> Any:
         return unwrapped(torch.utils._pytree.tree_map_only(torch.Tensor, plain, given))
 
     world.t2j_iso = constant
-    alone = lambda x, use_input_stats=True, **rest: _normalised((), x, training=use_input_stats, **rest)  # noqa: E731
-    world.override_op_definition(torch.nn.functional.batch_norm, partial(_normalised, (0,)))
-    world.override_op_definition(torch.nn.functional.instance_norm, alone)
+    for function, form in norms().items():
+        world.override_op_definition(function, partial(form, world))
     for kind in STEPS:
         world.override_op_definition(getattr(torch, kind), partial(_recurrent, world, kind))
     return world
@@ -128,33 +127,6 @@ def _recurrent(world: Any, kind: str, *given: Any) -> Any:
     """As PyTorch's recurrent layers, by JAX's loops."""
     found = recurrent(kind, world.get_and_rotate_prng_key(), *world.t2j_iso(given))
     return world.j2t_iso(found)
-
-
-def _normalised(
-    over: tuple[int, ...],
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    """As PyTorch's batch norm, or that of each example: it normalises by the variance, and remembers the unbiased."""
-    shape, axes = [1, -1] + [1] * (x.ndim - 2), [*over, *range(2, x.ndim)]
-    if training:
-        now, spread = x.mean(axes, keepdim=True), x.var(axes, unbiased=False, keepdim=True)
-        many = math.prod(x.shape[a] for a in axes)
-        if running_mean is not None:
-            unbiased = spread * (many / max(many - 1, 1))
-            for kept, new in ((running_mean, now), (running_var, unbiased)):
-                kept.copy_(kept * (1 - momentum) + new.mean(0).flatten() * momentum)
-    else:
-        now, spread = running_mean.reshape(shape), running_var.reshape(shape)
-    y = (x - now) * (spread + eps).rsqrt()
-    y = y if weight is None else y * weight.reshape(shape)
-    return y if bias is None else y + bias.reshape(shape)
 
 
 @contextmanager
