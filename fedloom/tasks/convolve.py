@@ -15,7 +15,7 @@ from jax import lax
 
 import fedloom.tasks.blocks as blocks
 import fedloom.tasks.patches as patches
-from fedloom.tasks.by_model import by_model
+from fedloom.kernels.by_model import by_model
 from fedloom.tasks.convolution import Convolution, ordered
 from fedloom.tasks.rewriting import rewritten
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 import fedloom.tasks.lstm_kernel as kernel
-from fedloom.tasks.by_model import by_model
+from fedloom.kernels.by_model import by_model
 from fedloom.tasks.layers import Layer
 from fedloom.tasks.summed import summed
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedloom.tasks.by_model import by_model
+from fedloom.kernels.by_model import by_model
 
 Both = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
