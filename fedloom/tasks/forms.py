@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from rich.console import Console
 
+import fedloom.kernels.processor as processor
+from fedloom.kernels.lanes import plain
 from fedloom.tasks.convolve import convolve
 from fedloom.tasks.inputs import is_integer
 from fedloom.tasks.layers import SMALL, fused
 from fedloom.tasks.pooling import MOST, Window, largest
-from fedloom.tasks.rewriting import Operation, Rule, rewritten
+from fedloom.tasks.rewriting import Operation, Rule, evaluate, jaxprs
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
@@ -24,14 +29,47 @@ if TYPE_CHECKING:
 UNTRACEABLE = (TypeError, ValueError, RuntimeError, AssertionError)
 """The errors by which libraries refuse a type of numbers."""
 
+console = Console(stderr=True)
 LARGE = 2**12  # numbers in a matrix from which its gradient's form is worth a thought
 
 
 def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """The same function of arrays: its convolutions, max-pooling and dense layers are as fast as those of the built-in
-    models, under ``vmap`` over clients' weights and inside compiled loops.
+    """Return the same function of arrays, whose convolutions, pooling and dense layers are as fast as those of the
+    built-in models, under ``vmap`` over clients' weights and inside compiled loops.
     """
-    return rewritten(function, RULES)
+
+    def chosen(*arguments: PyTree) -> PyTree:
+        traced, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        found = run(traced, jax.tree.leaves(arguments))
+        return jax.tree.unflatten(jax.tree.structure(shape), found)
+
+    return chosen
+
+
+def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
+    if jax.default_backend() != "cpu" or not has_convolution(traced.jaxpr):
+        return evaluate(traced, inputs, RULES)
+    if why := processor.reason():
+        say_missing(why)
+        return evaluate(traced, inputs, RULES)
+    import fedloom.tasks.carrying as carrying  # needs llvmlite
+
+    if not carrying.has_kernel(traced.jaxpr):
+        return evaluate(traced, inputs, RULES)
+    return [plain(value) for value in carrying.evaluate(traced, inputs, RULES)]
+
+
+@cache
+def say_missing(why: str) -> None:
+    """Say once why convolutions are slower than they could be; nothing if a user has turned kernels off."""
+    if not why.startswith(processor.SWITCH):
+        console.print(f"[dim]Convolutions run without fedloom's kernels: {why}.[/dim]", soft_wrap=True, highlight=False)
+
+
+def has_convolution(traced: Jaxpr) -> bool:
+    """Return True if a traced function convolves."""
+    return any(e.primitive.name == "conv_general_dilated" or any(map(has_convolution, jaxprs(e))) for e in traced.eqns)
 
 
 def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Callable[..., Any]:

@@ -1,0 +1,274 @@
+"""Carrying: evaluates a traced model with images in the kernels' order of axes, from convolution to convolution.
+
+A convolution that has a kernel takes its images as :class:`fedloom.kernels.lanes.Lanes` and returns them so.
+Element-wise operations, sums, pooling, concatenation and the like keep that order; any other operation gets the array
+as the model has it. Gradients follow, because JAX differentiates what is evaluated here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from fedloom.kernels.convolution import convolve
+from fedloom.kernels.lanes import Broadcast, Lanes, padded_size, plain, to_lanes
+from fedloom.kernels.plan import pays
+from fedloom.kernels.shape import Shape
+from fedloom.tasks.convolution import ordered
+from fedloom.tasks.pooling import MOST, Window, largest
+from fedloom.tasks.rewriting import Rule, done, jaxprs
+
+if TYPE_CHECKING:
+    pass
+
+SAFE = {
+    "add", "sub", "mul", "max", "min", "neg", "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
+    "abs", "sign", "tanh", "logistic", "erf", "exp", "square", "stop_gradient", "convert_element_type", "copy",
+    "copy_p", "add_any", "integer_pow", "sin", "cos", "floor", "ceil", "round", "clamp", "is_finite",
+}  # fmt: skip
+"""Element-wise operations whose result is finite for the zeros of padding."""
+ELEMENTWISE = SAFE | {
+    "div", "log", "log1p", "expm1", "sqrt", "rsqrt", "pow", "rem", "cbrt", "atan2", "nextafter", "exp2", "erf_inv",
+    "erfc", "sinh", "cosh",
+}  # fmt: skip
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
+
+
+def has_kernel(traced: Jaxpr) -> bool:
+    """Return True if a traced function has a convolution that kernels compute."""
+    for equation in traced.eqns:
+        if equation.primitive.name == "conv_general_dilated":
+            x, w = (v.aval for v in equation.invars)
+            if shape_of(equation.params, x, w) is not None:
+                return True
+        elif any(has_kernel(inner) for inner in jaxprs(equation)):
+            return True
+    return False
+
+
+def evaluate(traced: ClosedJaxpr, inputs: Sequence[Any], rules: Mapping[str, Rule]) -> list[Any]:
+    """Return the outputs of a traced function, some of them as :class:`Lanes`."""
+    inner = traced.jaxpr
+    known: dict[Any, Any] = dict(zip([*inner.constvars, *inner.invars], [*traced.consts, *inputs], strict=True))
+    takers = Counter(v for equation in inner.eqns for v in equation.invars if not isinstance(v, Literal))
+    for equation in inner.eqns:
+        given = [v.val if isinstance(v, Literal) else known[v] for v in equation.invars]
+        found = _one(equation, given, rules)
+        if found is None:
+            uses = tuple(0 if isinstance(v, Literal) else takers[v] for v in equation.invars)
+            found = done(equation, [plain(value) for value in given], rules, uses)
+        known |= zip(equation.outvars, found, strict=True)
+    return [v.val if isinstance(v, Literal) else known[v] for v in inner.outvars]
+
+
+def _one(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any] | None:
+    """Return the results of one operation if it keeps the kernels' order, else None."""
+    name = equation.primitive.name
+    if name == "conv_general_dilated":
+        return _convolution(equation.params, given)
+    if name == "broadcast_in_dim" and not isinstance(given[0], Lanes) and len(equation.params["shape"]) > 2:
+        return _broadcast(equation.params, given)
+    if name in CALLS and _concerns(equation, given):
+        inner = equation.params[CALLS[name]]
+        return evaluate(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ()), given, rules)
+    if not any(isinstance(value, Lanes) for value in given):
+        return None
+    if name in ELEMENTWISE:
+        return _elementwise(equation, given)
+    if name == "custom_jvp_call":
+        return _with_own_derivative(equation, given)
+    rule = CARRIED.get(name)
+    return rule(equation, given) if rule else None
+
+
+def _concerns(equation: Any, given: list[Any]) -> bool:
+    """Return True if a call gets values in the kernels' order or has a convolution of its own."""
+    return any(isinstance(value, Lanes | Broadcast) for value in given) or any(map(has_kernel, jaxprs(equation)))
+
+
+def shape_of(params: dict[str, Any], x: Any, w: Any) -> Shape | None:
+    """Return the shape of a convolution's kernel, or None if it has none."""
+    how, (images, weights, _) = ordered(params)
+    sizes, kernel = [x.shape[axis] for axis in images], [w.shape[axis] for axis in weights]
+    rank = len(how.strides)
+    plainly = how.batch_groups == 1 and set(how.spread) == {1} and rank in (1, 2) and how.result in (None, x.dtype)
+    if not plainly or x.dtype != jnp.float32 or w.dtype != jnp.float32 or how.precision not in (None, (None, None)):
+        return None
+    one = (1,) * (2 - rank)
+    image, taps = (*one, *sizes[1:-1]), (*one, *kernel[:-2])
+    strides, dilation = (*one, *how.strides), (*one, *how.dilation)
+    padding = (*((0, 0) for _ in one), *how.padding)
+    output = tuple((n + low + high - (k - 1) * apart - 1) // stride + 1 for n, (low, high), k, stride, apart
+                   in zip(image, padding, taps, strides, dilation, strict=True))  # fmt: skip
+    if min(output) < 1 or min(*image, *taps, sizes[0], sizes[-1], kernel[-1]) < 1:
+        return None
+    shape = Shape(
+        padded_size(sizes[0]), (sizes[-1], kernel[-1]), _pair(image), _pair(taps), _pair(strides),
+        _pair(low for low, _ in padding), _pair(output), _pair(dilation), how.groups,
+    )  # fmt: skip
+    return shape if pays(shape, sizes[0]) else None
+
+
+def _pair(values: Iterable[int]) -> tuple[int, int]:
+    first, second = values
+    return first, second
+
+
+def _convolution(params: dict[str, Any], given: list[Any]) -> list[Any] | None:
+    x, w = given
+    w = plain(w)
+    dtyped = jax.ShapeDtypeStruct(x.shape, x.array.dtype if isinstance(x, Lanes | Broadcast) else x.dtype)
+    shape = shape_of(params, dtyped, w)
+    if shape is None:
+        return None
+    _, ((n, *places, c), weights, (out_n, *out_places, out_c)) = ordered(params)
+    images = to_lanes(x, (c, *places, n))
+    flat = images.array.reshape(shape.channels[0], *shape.image, -1)
+    kernel = w.transpose(weights)
+    kernel = kernel.reshape(*shape.kernel, *kernel.shape[-2:])
+    found = convolve(shape, flat, kernel)
+    sizes = shape.output[2 - len(places) :]
+    return [Lanes(found.reshape(shape.channels[1], *sizes, -1), (out_c, *out_places, out_n), images.batch)]
+
+
+def _broadcast(params: dict[str, Any], given: list[Any]) -> list[Any] | None:
+    array = plain(given[0])
+    return [Broadcast(array, tuple(params["shape"]), tuple(params["broadcast_dimensions"]))]
+
+
+def _elementwise(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Compute an element-wise operation in the kernels' order."""
+    first = max((value for value in given if isinstance(value, Lanes)), key=lambda value: value.array.size)
+    if first.is_padded and equation.primitive.name not in SAFE:
+        return None
+    if not all(_fits(value, first) for value in given):
+        return None
+    arrays = [v if _is_scalar(v) else to_lanes(v, first.order).array for v in given]
+    return [first.like(equation.primitive.bind(*arrays, **equation.params))]
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, Lanes | Broadcast) and np.ndim(value) == 0
+
+
+def _fits(value: Any, first: Lanes) -> bool:
+    """Return True for a scalar and for a value of the same shape, in which some axes may have the size 1."""
+    if _is_scalar(value):
+        return True
+    return len(value.shape) == len(first.shape) and all(
+        a in (1, b) for a, b in zip(value.shape, first.shape, strict=True)
+    )
+
+
+def _with_own_derivative(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Compute an element-wise function that has a derivative of its own, such as relu."""
+    first = next(value for value in given if isinstance(value, Lanes))
+    inner = equation.params["call_jaxpr"]
+    if len(given) == 1 and is_relu(inner.jaxpr):
+        return [first.like(jax.nn.relu(first.array))]
+    alike = all(_is_scalar(value) or value.shape == first.shape for value in given)
+    if first.is_padded or not is_elementwise(inner.jaxpr) or not alike:
+        return None
+    flat = [v if _is_scalar(v) else to_lanes(v, first.order).array.reshape(first.shape) for v in given]
+    found = done(equation, flat, {}, (1,) * len(flat))
+    return [first.like(value.reshape(first.array.shape)) for value in found]
+
+
+def is_elementwise(traced: Jaxpr) -> bool:
+    """Return True if every operation of a function works on each number by itself."""
+    return all(e.primitive.name in ELEMENTWISE or (e.primitive.name in CALLS and all(map(is_elementwise, jaxprs(e))))
+               for e in traced.eqns)  # fmt: skip
+
+
+def is_relu(traced: Jaxpr) -> bool:
+    """Return True for the function max(x, 0)."""
+    if len(traced.eqns) != 1 or len(traced.invars) != 1:
+        return False
+    [equation] = traced.eqns
+    if equation.primitive.name in CALLS:
+        return all(map(is_relu, jaxprs(equation)))
+    values = [v.val for v in equation.invars if isinstance(v, Literal)]
+    return equation.primitive.name == "max" and len(values) == 1 and bool(np.all(np.asarray(values[0]) == 0))
+
+
+def _reduce(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Reduce over some axes: over places before images, so that the sums run along vectors."""
+    [x], params = given, equation.params
+    gone = set(params["axes"])
+    keeps_batch = x.order[-1] not in gone
+    array = x.array if keeps_batch else x.unpadded()
+    within = tuple(i for i, axis in enumerate(x.order[:-1]) if axis in gone)
+    if within:
+        array = equation.primitive.bind(array, **{**params, "axes": within})
+    left = [axis for axis in x.order if axis not in gone]
+    if keeps_batch:
+        array = array[..., : x.batch]
+    else:
+        array = equation.primitive.bind(array, **{**params, "axes": (array.ndim - 1,)})
+    return [array.transpose(np.argsort(left))]
+
+
+def _windows(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Pool over windows that do not reach across images."""
+    x, *others = given
+    params, last = equation.params, x.order[-1]
+    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    moved = {name: tuple(params[name][axis] for axis in x.order) for name in names if name in params}
+    one_image = moved["window_dimensions"][-1] == moved["window_strides"][-1] == 1
+    if not one_image or tuple(params["padding"][last]) != (0, 0) or others:
+        return None
+    is_plain = set(moved["base_dilation"]) | set(moved["window_dilation"]) == {1}
+    if equation.primitive.name == "reduce_window_max" and is_plain and np.prod(moved["window_dimensions"]) <= MOST:
+        sizes, strides, padding = (moved[name] for name in names[:3])
+        return [x.like(largest(Window(sizes, strides, padding), x.array))]
+    return [x.like(equation.primitive.bind(x.array, **{**params, **moved}))]
+
+
+def _concatenate(equation: Any, given: list[Any]) -> list[Any] | None:
+    first = next(value for value in given if isinstance(value, Lanes))
+    along = equation.params["dimension"]
+    if along == first.order[-1]:
+        return None
+    arrays = [to_lanes(value, first.order).array for value in given]
+    return [first.like(lax.concatenate(arrays, first.order.index(along)))]
+
+
+def _pad(equation: Any, given: list[Any]) -> list[Any] | None:
+    x, value = given
+    config = [equation.params["padding_config"][axis] for axis in x.order]
+    if tuple(config[-1]) != (0, 0, 0):
+        return None
+    return [x.like(lax.pad(x.array, plain(value), config))]
+
+
+def _transpose(equation: Any, given: list[Any]) -> list[Any] | None:
+    [x], permutation = given, list(equation.params["permutation"])
+    return [Lanes(x.array, tuple(permutation.index(axis) for axis in x.order), x.batch)]
+
+
+def _slice(equation: Any, given: list[Any]) -> list[Any] | None:
+    [x], params = given, equation.params
+    starts, limits = params["start_indices"], params["limit_indices"]
+    strides = params["strides"] or (1,) * len(starts)
+    last = x.order[-1]
+    if (starts[last], limits[last], strides[last]) != (0, x.batch, 1):
+        return None
+    limits = [limits[axis] for axis in x.order[:-1]] + [x.array.shape[-1]]
+    return [x.like(lax.slice(x.array, [starts[a] for a in x.order], limits, [strides[a] for a in x.order]))]
+
+
+CARRIED: dict[str, Callable[[Any, list[Any]], list[Any] | None]] = {
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduce),
+    **dict.fromkeys(("reduce_window_max", "reduce_window_sum", "reduce_window_min"), _windows),
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "transpose": _transpose,
+    "slice": _slice,
+}
