@@ -44,7 +44,7 @@ def linen_norms() -> AbstractContextManager[None]:
     forms = {
         linen.BatchNorm: _linen_batch,
         linen.LayerNorm: _linen_other(_layer),
-        linen.GroupNorm: _linen_other(_group),
+        linen.GroupNorm: _linen_other(_linen_group),
         linen.InstanceNorm: _linen_other(_instance),
     }
     own = {kind.__call__.__wrapped__: form for kind, form in forms.items()}
@@ -125,6 +125,10 @@ def _group(layer: Any, x: Array) -> Kind | None:
         return None
     groups = layer.num_groups or x.shape[-1] // layer.group_size
     return [axis for axis in axes if axis != last], [last], over_groups(last, groups)
+
+
+def _linen_group(layer: Any, x: Array) -> Kind | None:
+    return None if (layer.num_groups is None) == (layer.group_size is None) else _group(layer, x)
 
 
 def _linen_other(find: Callable[[Any, Array], Kind | None]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from fedloom.computed import computed
 from fedloom.tasks.blocks import pixels
 from fedloom.tasks.convolution import Convolution
 from fedloom.tasks.convolve import fastest
+from fedloom.tasks.normalisation import normalise, rescale
 from fedloom.tasks.summed import summed
 
 if TYPE_CHECKING:
@@ -79,15 +80,17 @@ fused.defvjp(_fused_forward, _fused_backward)
 def batch_norm(
     layer: Layer, statistics: Layer, x: Float[Array, "batch h w c"], training: bool
 ) -> tuple[Float[Array, "batch h w c"], Layer]:
-    """Every channel with mean 0 and variance 1, then scaled and shifted (Ioffe and Szegedy 2015), and the statistics:
-    in training those of the batch are used, and the running ones move a tenth of the way to them.
+    """Normalise each channel, then scale and shift it (Ioffe and Szegedy 2015); return the result and the statistics.
+
+    Training uses the statistics of the batch, and moves the running ones a tenth of the way to them.
     """
-    mean, variance = statistics["mean"], statistics["variance"]
-    if training:
-        mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
-        now = {"mean": mean, "variance": variance}
-        statistics = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * lax.stop_gradient(new), statistics, now)
-    return (x - mean) * lax.rsqrt(variance + 1e-5) * layer["scale"] + layer["shift"], statistics
+    scale, shift = layer["scale"], layer["shift"]
+    if not training:
+        return rescale(x, statistics["mean"], statistics["variance"], 1e-5, scale, shift).astype(x.dtype), statistics
+    found, mean, variance = normalise(x, (0, 1, 2), 1e-5, scale, shift)
+    now = {"mean": mean.reshape(-1), "variance": variance.reshape(-1)}
+    statistics = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * lax.stop_gradient(new), statistics, now)
+    return found.astype(x.dtype), statistics
 
 
 def same(x: Float[Array, "batch h w i"], w: Float[Array, "kh kw i o"]) -> Float[Array, "batch h w o"]:

@@ -54,7 +54,7 @@ def normalise(
     """
     axes = tuple(sorted(axis % x.ndim for axis in axes))
     x = x.astype(summed(x))
-    near = lax.stop_gradient(average(jnp.mean(_part(x, axes), axes, keepdims=True)))
+    near = _rounded(lax.stop_gradient(average(jnp.mean(_part(x, axes), axes, keepdims=True))))
     d = x - near
     rest = average(jnp.mean(d, axes, keepdims=True))
     variance = jnp.maximum(average(jnp.mean(d * d, axes, keepdims=True)) - rest * rest, 0)
@@ -114,6 +114,16 @@ def _part(x: Array, axes: tuple[int, ...]) -> Array:
         return x
     longest = max([axis for axis in axes if axis > 0] or axes, key=lambda axis: x.shape[axis])
     return lax.slice_in_dim(x, 0, max(1, x.shape[longest] // PART), axis=longest)
+
+
+def _rounded(a: Array) -> Array:
+    """Return numbers rounded by one bit more than their type.
+
+    Without it, a compiler may keep the unrounded product of a mean in one pass over x, in a fused multiply-add, and not
+    in another: k would not be the same in both.
+    """
+    kind = jnp.finfo(a.dtype)
+    return lax.reduce_precision(a, kind.nexp, kind.nmant - 1)
 
 
 def _affine(d: Array, rest: Array, a: Array, scale: Array | None, shift: Array | None, axes: tuple[int, ...]) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from fedloom.tasks.layers import SMALL, dense, fused, halve, same
+from fedloom.tasks.layers import SMALL, batch_norm, dense, fused, halve, same
 
 KEYS = jax.random.split(jax.random.key(0), 3)
 
@@ -81,3 +81,18 @@ def test_dense_is_the_matrix_product_for_every_batch(batch: int) -> None:
     layer = {"w": jax.random.normal(KEYS[0], (4, 2)), "b": jnp.array([1.0, 2.0])}
     x = jax.random.normal(KEYS[1], (batch, 4))
     np.testing.assert_allclose(dense(layer, x), x @ layer["w"] + layer["b"], rtol=1e-6)
+
+
+def test_batch_norm_far_from_zero_is_that_of_float64_and_moves_its_statistics() -> None:
+    x = jax.random.normal(KEYS[0], (3, 5, 7, 2)) + 1000
+    layer, before = {"scale": jnp.array([2.0, 1.0]), "shift": jnp.array([0.0, 3.0])}, {"mean": 1.0, "variance": 2.0}
+    before = {name: jnp.full(2, value) for name, value in before.items()}
+    y, after = jax.jit(batch_norm, static_argnums=3)(layer, before, x, True)
+    wide = np.asarray(x, np.float64)
+    mean, variance = wide.mean((0, 1, 2)), wide.var((0, 1, 2))
+    np.testing.assert_allclose(y, (wide - mean) / np.sqrt(variance + 1e-5) * [2, 1] + [0, 3], atol=2e-6)
+    np.testing.assert_allclose(after["mean"], 0.9 + 0.1 * mean, rtol=1e-6)
+    np.testing.assert_allclose(after["variance"], 1.8 + 0.1 * variance, rtol=1e-6)
+    tested, same = batch_norm(layer, before, x[:1], False)
+    assert same is before
+    np.testing.assert_allclose(tested, (wide[:1] - 1) / np.sqrt(2 + 1e-5) * [2, 1] + [0, 3], rtol=1e-5)
