@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +15,7 @@ from rich.console import Console
 
 import fedloom.kernels.processor as processor
 from fedloom.kernels.lanes import plain
+from fedloom.tasks.attention import calls_of_jax, fastest
 from fedloom.tasks.convolve import convolve
 from fedloom.tasks.inputs import is_integer
 from fedloom.tasks.layers import SMALL, fused
@@ -83,7 +84,13 @@ def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Call
         forward: (parameters, state, what the model sees, key) → (outputs, new state).
         look: the column x → what the model sees.
     """
-    quick = fast(forward)
+
+    @wraps(forward)
+    def seen(*arguments: Any) -> Any:
+        with calls_of_jax():
+            return forward(*arguments)
+
+    quick = fast(seen)
 
     def apply(variables: Variables, x: Array, key: Key[Array, ""] | None) -> tuple[PyTree, PyTree]:
         view = look(x)
@@ -136,6 +143,7 @@ def _product(operation: Operation, x: Array, w: Array) -> Array:
 
 
 RULES: dict[str, Rule] = {
+    "attention": lambda operation, *arrays: fastest(*arrays, **operation.params),
     "conv_general_dilated": _convolution,
     "reduce_window_max": _pooling,
     "dot_general": _product,

@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import require, warn
+from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.equinox_norms import norms
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
+from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
@@ -37,6 +39,7 @@ def from_equinox(
     metrics: Metrics | None = None,
     inputs: Inputs = None,
     name: str | None = None,
+    precision: str = "float32",
 ) -> Task:
     """A task from an Equinox module, which begins with the weights that the module has.
 
@@ -50,6 +53,7 @@ def from_equinox(
         state: the state of its layers (of ``eqx.nn.make_with_state``), where they have one.
         inputs: the shape of an example that the module wants, or a function from the column x to what it wants.
         name: what it is called in tables; by default as its class.
+        precision: what training computes in: ``float32``, or ``bfloat16`` (:func:`fedloom.tasks.mixed`).
     """
     eqx = library("equinox", "equinox")
     require(isinstance(module, eqx.Module) and callable(module), "module", "an equinox.Module to be called", module)
@@ -97,7 +101,9 @@ def from_equinox(
         return model if state is None else (model, own)
 
     called = name or type(module).__name__
-    return supervised(called, init, applied(forward, look), loss, metrics=metrics, give_back=give_back)
+    plain, rounded = applied(forward, look), applied(in_bfloat16(forward), look)
+    task = supervised(called, init, plain, loss, metrics=metrics, give_back=give_back, rounded=rounded)
+    return in_precision(task, precision)
 
 
 def _warn_of_inference(module: Any) -> None:

@@ -11,9 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require, warn
+from fedloom.tasks.bfloat16 import in_bfloat16
+from fedloom.tasks.flax_attention import linen_attention
 from fedloom.tasks.flax_norms import linen_norms, norms
 from fedloom.tasks.forms import UNTRACEABLE, applied
 from fedloom.tasks.inputs import seen, tokens_of
+from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
@@ -40,6 +43,7 @@ def from_flax(
     like: Any = None,
     metrics: Metrics | None = None,
     name: str | None = None,
+    precision: str = "float32",
 ) -> Task:
     """Return a task from a Flax module.
 
@@ -54,6 +58,7 @@ def from_flax(
         inputs: the shape of an example that the module wants, or a function from the column x to what it wants.
         like: for Linen with a function as inputs, an example of the column x.
         name: what it is called in tables; by default as its class.
+        precision: what training computes in: ``float32``, or ``bfloat16`` (:func:`fedloom.tasks.mixed`).
     """
     flax = library("flax", "flax")
     library("flax.linen", "flax")
@@ -66,7 +71,9 @@ def from_flax(
     else:
         require(isinstance(module, nnx.Module), "module", "a flax.linen.Module or flax.nnx.Module", module)
         init, forward, give_back = _nnx(module)
-    return supervised(called, init, applied(forward, look), loss, metrics=metrics, give_back=give_back)
+    plain, rounded = applied(forward, look), applied(in_bfloat16(forward), look)
+    task = supervised(called, init, plain, loss, metrics=metrics, give_back=give_back, rounded=rounded)
+    return in_precision(task, precision)
 
 
 def _example(inputs: Inputs, like: Any, look: Callable[[Array], Array], tokens: bool) -> Array:
@@ -95,7 +102,7 @@ def _linen(module: Any, example: Array) -> tuple[Callable[..., Any], ...]:
         return Variables(found.pop("params"), found)
 
     def forward(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:
-        with linen_norms():
+        with library("flax.linen", "flax").intercept_methods(linen_attention), linen_norms():
             return applied_to(params, state, x, key)
 
     def applied_to(params: PyTree, state: PyTree, x: Array, key: Key[Array, ""] | None) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
+from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.user_model import restored
@@ -27,6 +29,7 @@ def from_function(
     inputs: Inputs = None,
     stateful: bool = False,
     name: str = "function",
+    precision: str = "float32",
 ) -> Task:
     """A task from a model that is two functions.
 
@@ -38,6 +41,7 @@ def from_function(
         stateful: whether init gives (parameters, state), and apply is (parameters, state, x, key) → (outputs, new
             state), the key ``None`` where nothing is trained: for batch norm, dropout and the like.
         name: what it is called in tables.
+        precision: what training computes in: ``float32``, or ``bfloat16`` (:func:`fedloom.tasks.mixed`).
 
     >>> import jax, jax.numpy as jnp
     >>> linear = from_function(lambda key: {"w": jnp.zeros(3)}, lambda p, x: x @ p["w"], loss="squared_error")
@@ -56,4 +60,6 @@ def from_function(
         mine = restored(variables, begin)
         return (mine.params, mine.state) if stateful else mine.params
 
-    return supervised(name, begin, applied(forward, look), loss, metrics=metrics, give_back=give_back)
+    plain, rounded = applied(forward, look), applied(in_bfloat16(forward), look)
+    task = supervised(name, begin, plain, loss, metrics=metrics, give_back=give_back, rounded=rounded)
+    return in_precision(task, precision)

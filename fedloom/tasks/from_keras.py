@@ -11,9 +11,11 @@ import numpy as np
 
 from fedloom.data.inputs import white
 from fedloom.errors import ArgumentError, require
+from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.keras_norms import norms
+from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
@@ -35,6 +37,7 @@ def from_keras(
     metrics: Metrics | None = None,
     inputs: Inputs = None,
     name: str | None = None,
+    precision: str = "float32",
 ) -> Task:
     """A task from a Keras model, which begins with the weights that the model has.
 
@@ -48,6 +51,7 @@ def from_keras(
         inputs: the shape of an example that the model wants (by default what it says itself), or a function from the
             column x to what it wants.
         name: what it is called in tables; by default as the model.
+        precision: what training computes in: ``float32``, or ``bfloat16`` (:func:`fedloom.tasks.mixed`).
     """
     keras = library("keras", "keras")
     backend = keras.backend.backend()
@@ -93,7 +97,7 @@ def from_keras(
             v.assign(as_before({n: found[f"state.{n}"]}, types)[n])
         return model
 
-    return supervised(
+    task = supervised(
         name or model.name,
         init,
         applied(forward, look),
@@ -101,7 +105,9 @@ def from_keras(
         metrics=metrics,
         give_back=give_back,
         extra=lambda found: found,
+        rounded=applied(in_bfloat16(forward), look),
     )
+    return in_precision(task, precision)
 
 
 def called(variables: Sequence[Any], model: str) -> list[str]:

@@ -13,12 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import ArgumentError, require
+from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
+from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.modes import in_eval_mode, restored_modes
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.recurrence import STEPS, recurrent
 from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.torch_attention import fused_attention, scaled_dot_product_attention
 from fedloom.tasks.torch_norms import norms
 from fedloom.tasks.user_model import Told, as_before, library, trained, whole_as_float
 
@@ -36,6 +39,7 @@ def from_torch(
     metrics: Metrics | None = None,
     inputs: Inputs = None,
     name: str | None = None,
+    precision: str = "float32",
 ) -> Task:
     """A task from a PyTorch module, which begins with the weights that the module has.
 
@@ -51,6 +55,7 @@ def from_torch(
         inputs: the shape of an example that the module wants, such as ``(1, 28, 28)`` (colours come first), or a
             function from the column x to what it wants.
         name: what it is called in tables; by default as its class.
+        precision: what training computes in: ``float32``, or ``bfloat16`` (:func:`fedloom.tasks.mixed`).
     """
     torch = library("torch", "torch")
     library("torchax", "torch")
@@ -75,7 +80,7 @@ def from_torch(
             wrap = lambda a: tensor.Tensor(jnp.asarray(a), world)  # noqa: E731
             tensors = {f"module.{n}": wrap(a) for n, a in {**params, **as_before(state, types)}.items()}
             try:
-                with _attributes_kept(module):
+                with fused_attention(world, module), _attributes_kept(module):
                     found, after = torch.func.functional_call(reader, tensors, (wrap(x),))
             except (tensor.OperatorNotFound, jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
                 need = "made of operations that can be compiled, or trained as it is (TorchClient)"
@@ -93,9 +98,16 @@ def from_torch(
                 b.copy_(torch.from_numpy(np.array(as_before({n: found[f"state.{n}"]}, types)[n])))
         return module
 
-    return supervised(
-        name or type(module).__name__, init, applied(forward, look), loss, metrics=metrics, give_back=give_back
+    task = supervised(
+        name or type(module).__name__,
+        init,
+        applied(forward, look),
+        loss,
+        metrics=metrics,
+        give_back=give_back,
+        rounded=applied(in_bfloat16(forward), look),
     )
+    return in_precision(task, precision)
 
 
 def _numbers(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -118,6 +130,8 @@ def _world() -> Any:
     world.t2j_iso = constant
     for function, form in norms().items():
         world.override_op_definition(function, partial(form, world))
+    dot_product = torch.nn.functional.scaled_dot_product_attention
+    world.override_op_definition(dot_product, partial(scaled_dot_product_attention, world))
     for kind in STEPS:
         world.override_op_definition(getattr(torch, kind), partial(_recurrent, world, kind))
     return world

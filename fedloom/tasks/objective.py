@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -249,6 +250,7 @@ def supervised(
     classes: int | None = None,
     give_back: Callable[[Variables], Any] | None = None,
     extra: Callable[[PyTree], tuple[PyTree, Array | float]] = lambda outputs: (outputs, 0.0),
+    rounded: Apply | None = None,
 ) -> Task:
     """A task: a model, and what its outputs are judged by.
 
@@ -260,6 +262,7 @@ def supervised(
         classes: how many classes it tells apart, where it does and knows.
         give_back: variables → the user's own model with them.
         extra: of what apply gives, the outputs, and what the loss has beside (weight decay of single layers).
+        rounded: apply, computed in bfloat16.
     """
     goal = objective(loss, metrics)
 
@@ -269,7 +272,9 @@ def supervised(
         require(not wrong, "outputs", wrong, shape)
         return outputs
 
-    def losses(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
+    def losses(
+        apply: Apply, variables: Variables, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " batch"], PyTree]:
         found, state = apply(variables, batch["x"], key)
         outputs, more = extra(found)
         return per_loss(goal.loss(fitting(widened(outputs), batch), batch), batch) + more, state
@@ -283,13 +288,14 @@ def supervised(
     return Task(
         name,
         init,
-        losses,
+        partial(losses, apply),
         measured,
         classes,
         predicted,
         goal.fits,
         give_back,
         squashes=goal.squashes,
+        rounded_loss=partial(losses, rounded) if rounded else None,
         better=goal.better,
         overall=goal.overall,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fedloom.tasks.inputs import as_float
-from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.tasks.task import Batch, Loss, Task, Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key, PyTree
@@ -24,8 +24,10 @@ def rescaled(task: Task, shift: float, scale: float, name: str) -> Task:
     def seen(batch: Batch) -> Batch:
         return {**batch, "x": (as_float(batch["x"]) - shift) / scale}
 
-    def loss(variables: Variables, batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, " batch"], PyTree]:
-        return task.loss(variables, seen(batch), key)
+    def loss(
+        inner: Loss, variables: Variables, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[Float[Array, " batch"], PyTree]:
+        return inner(variables, seen(batch), key)
 
     def metrics(variables: Variables, batch: Batch) -> dict[str, Float[Array, " batch"]]:
         return task.metrics(variables, seen(batch))
@@ -35,6 +37,7 @@ def rescaled(task: Task, shift: float, scale: float, name: str) -> Task:
         return task.outputs(variables, seen({"x": x})["x"])
 
     return Task(
-        f"{task.name}, {name} inputs", task.init, loss, metrics, task.classes, outputs if task.outputs else None,
+        f"{task.name}, {name} inputs", task.init, partial(loss, task.loss), metrics, task.classes,
+        outputs if task.outputs else None, rounded_loss=partial(loss, task.rounded_loss) if task.rounded_loss else None,
         better=task.better, overall=task.overall,
     )  # fmt: skip

@@ -29,6 +29,10 @@ class Variables:
     state: PyTree
 
 
+Loss = Callable[[Variables, Batch, "Key[Array, '']"], tuple["Float[Array, ' batch']", "PyTree"]]
+"""(variables, batch, random key) → (the loss of each example, the new state)."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What is learned, as three pure functions.
@@ -49,6 +53,8 @@ class Task:
         client: a client's examples by part → the client, which trains and judges by its own code (see
             :mod:`fedloom.clients`); there is then nothing to compile, and loss and metrics are never called.
         squashes: the activation that the loss applies itself; outputs must be without any that squashes numbers.
+        rounded_loss: the loss whose model is computed in bfloat16 (:func:`fedloom.tasks.mixed`), where a user's model
+            is rewritten for that.
         better: (metric, ``"higher"`` or ``"lower"``) for each metric of the user's own of which it is declared.
         overall: (metric, function) for each metric over all predictions of a part: (outputs, batch of all columns but
             x) → one number. It needs ``outputs``.
@@ -56,7 +62,7 @@ class Task:
 
     name: str
     init: Callable[[Key[Array, ""]], Variables]
-    loss: Callable[[Variables, Batch, Key[Array, ""]], tuple[Float[Array, " batch"], PyTree]]
+    loss: Loss
     metrics: Callable[[Variables, Batch], dict[str, Float[Array, " batch"]]]
     classes: int | None = None
     outputs: Callable[[Variables, Array], PyTree] | None = None
@@ -64,6 +70,7 @@ class Task:
     give_back: Callable[[Variables], Any] | None = None
     client: Callable[[dict[str, Batch]], Any] | None = None
     squashes: str = ""
+    rounded_loss: Loss | None = None
     better: tuple[tuple[str, Better], ...] = ()
     overall: tuple[tuple[str, Callable[[PyTree, Batch], Any]], ...] = ()
 

@@ -78,9 +78,9 @@ def test_labels_and_losses_are_not_rounded() -> None:
     np.testing.assert_allclose(losses, [0.5**2, 1.5**2])
 
 
-def test_models_of_other_libraries_have_ways_of_their_own() -> None:
-    task = replace(two_nn(), give_back=lambda variables: variables)
-    with pytest.raises(ArgumentError, match=r"task must be a built-in model .* but is '2nn'"):
+def test_clients_with_code_of_their_own_are_refused() -> None:
+    task = replace(two_nn(), client=dict)
+    with pytest.raises(ArgumentError, match=r"task must be one in float32 that fedloom computes .* but is '2nn'"):
         mixed(task)
 
 
