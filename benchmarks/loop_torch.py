@@ -110,8 +110,8 @@ class StackedBatchNorm(nn.BatchNorm2d):
         """Normalise by the batch, and remember its mean and unbiased variance."""
         with torch.no_grad():
             variance, mean = torch.var_mean(x, (0, 2, 3))
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance, self.momentum)
+            self.running_mean.mul_(1 - self.momentum).add_(mean, alpha=self.momentum)
+            self.running_var.mul_(1 - self.momentum).add_(variance, alpha=self.momentum)
         return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
 
 

@@ -1,6 +1,6 @@
 """Networks that users bring, as `users_models.py` times them: their inputs, and generated examples that can be learned.
 
-The networks themselves are in `networks_torch.py`, `networks_keras.py` and `networks_flax.py`. NumPy alone is needed here.
+The networks themselves are in `networks_torch.py`, `networks_keras.py` and `networks_flax.py`.
 """
 
 from __future__ import annotations

@@ -75,7 +75,11 @@ def depthwise(_: Network) -> nn.Module:
     """A small MobileNet: pairs of a depthwise and a 1 × 1 convolution, with batch norm."""
     layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
     for before, after, stride in ((16, 32, 1), (32, 64, 2), (64, 64, 1), (64, 128, 2), (128, 128, 1)):
-        layers += [nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False), nn.BatchNorm2d(before), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False),
+            nn.BatchNorm2d(before),
+            nn.ReLU(),
+        ]
         layers += [nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import data_tables
 import federation_tables
+import users_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
@@ -104,6 +105,8 @@ def page() -> str:
         ]
     for result in read("fedloom-*.json"):
         parts += alone(result)
+    for result in read("users-models-*.json"):
+        parts += users_tables.section(result)
     for result in read("million-*.json"):
         parts += million(result)
     for result in read("idle.json"):

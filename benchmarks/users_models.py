@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +37,7 @@ LIBRARIES = {
     "Flax": ("flax",),
 }
 """Library → the packages that are needed."""
+CONTENDERS = ("fedloom", "loop", "parallel", "compiled", "stacked")
 DRAWN = 16  # rounds whose orders of examples are drawn; later rounds begin with the first again
 MOST = 200  # rounds in a timing
 TOLERANCE = 0.05  # by which losses may differ, of what the first rounds gain
@@ -52,7 +53,7 @@ def contenders(library: str, device: str, processes: int) -> dict[str, Contender
     one process with all threads; ``stacked`` trains all clients side by side in a CUDA graph.
     """
     gpu = device == "gpu"
-    jax = (("JAX_PLATFORMS", "cuda" if gpu else "cpu"), ("KERAS_BACKEND", "jax"))
+    jax = (("JAX_PLATFORMS", "cuda,cpu" if gpu else "cpu"), ("KERAS_BACKEND", "jax"), ("TF_CPP_MIN_LOG_LEVEL", "3"))
     lazy = ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     found = {"fedloom": Contender("loop_fedloom:FedloomRun", 1, (("library", library),), (*jax, lazy))}
     if library == "PyTorch":
@@ -101,6 +102,7 @@ class Bench:
         made = contenders(library, device, processes)
         self.library, self.made = library, {name: one for name, one in made.items() if name in only}
         self.teams: dict[str, Team] = {}
+        self.wrong: list[str] = []
 
     @contextmanager
     def fresh(self, left_out: dict[str, str], name: str) -> Iterator[None]:
@@ -118,6 +120,7 @@ class Bench:
         first: dict[str, float] = {}
         losses: dict[str, float] = {}
         numbers, before = 0, float("nan")
+        say(f"{self.library}, {job.network}, B = {job.batch}: {job.clients} clients of {job.examples} examples")
         for name, contender in self.made.items():
             if name not in self.teams:
                 self.teams[name] = Team(contender)
@@ -131,6 +134,7 @@ class Bench:
                 say(f"  {name:<9} ready after {first[name]:.1f} s, loss {before:.4f} → {losses[name]:.4f}")
         for name, why in disagreements(before, losses).items():
             left_out[name] = why
+            self.wrong.append(f"{name} ({self.library}, {job.network}, B = {job.batch})")
             say(f"  {name} is left out: {why}")
         rounds = self.calibrated(job, seconds, left_out)
         times = self.timings(rounds, repeat, left_out)
@@ -180,6 +184,7 @@ class Bench:
         """End all processes."""
         for team in self.teams.values():
             team.close()
+        self.teams.clear()
 
 
 def disagreements(before: float, losses: Mapping[str, float]) -> dict[str, str]:
@@ -213,46 +218,96 @@ def versions(libraries: list[str]) -> dict[str, str]:
     return {package: release(package) for package in packages}
 
 
-def record(file: Path, device: str, seed: int, libraries: list[str], rows: list[dict[str, Any]], fresh: bool) -> None:
-    """Write rows to a file; rows of other networks, libraries and batch sizes that it has stay, if they are comparable.
+@dataclass
+class Record:
+    """The file of a table, which is written after every network.
+
+    Args:
+        file: where it is written.
+        about: the device, the seed and the versions.
+        rows: what is measured: (library, network, B) → row.
+    """
+
+    file: Path
+    about: dict[str, Any]
+    rows: dict[tuple[str, str, int], dict[str, Any]]
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Add rows, in the place of earlier ones of the same networks and batch sizes, and write the file."""
+        command = shlex.join(["python", "benchmarks/users_models.py", *sys.argv[1:]])
+        stamp = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        self.rows |= {identity(row): {**stamp, **row} for row in rows}
+        content = {**stamp, **self.about, "rows": list(self.rows.values())}
+        self.file.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def begin(file: Path, about: dict[str, Any], fresh: bool) -> Record:
+    """Return the record of a file, with the rows that it has.
 
     Raises:
-        typer.BadParameter: the file has rows of other versions or another device.
+        typer.BadParameter: the file has rows of other versions, another device or another seed.
     """
-    command = shlex.join(["python", "benchmarks/users_models.py", *sys.argv[1:]])
-    about = {"seed": seed, "device": device, "versions": versions(libraries)}
-    kept: list[dict[str, Any]] = []
-    if file.exists() and not fresh:
-        old = json.loads(file.read_text())
-        shared = old["versions"].keys() & about["versions"].keys()
-        changed = [name for name in sorted(shared) if old["versions"][name] != about["versions"][name]]
-        if changed or (old["device"], old["seed"]) != (device, seed):
-            what = f"other versions of {', '.join(changed)}" if changed else "another device or seed"
-            raise typer.BadParameter(f"{file} has rows of {what}: give --fresh to begin it anew, or another --output")
-        about["versions"] = {**old["versions"], **about["versions"]}
-        mine = {identity(row) for row in rows}
-        kept = [row for row in old["rows"] if identity(row) not in mine]
-    stamped = [{"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"), **row} for row in rows]
-    content = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"), **about}
-    file.write_text(json.dumps({**content, "rows": kept + stamped}, indent=1) + "\n")
+    if fresh or not file.exists():
+        return Record(file, about, {})
+    old = json.loads(file.read_text())
+    shared = sorted(old["versions"].keys() & about["versions"].keys())
+    changed = [name for name in shared if old["versions"][name] != about["versions"][name]]
+    changed += [name for name in ("device", "seed") if old[name] != about[name]]
+    if changed:
+        what = f"{file} has rows measured with another {', '.join(changed)}"
+        raise typer.BadParameter(f"{what}: begin it anew with --fresh, or choose another file with --output")
+    known = {**about, "versions": {**old["versions"], **about["versions"]}}
+    return Record(file, known, {identity(row): row for row in old["rows"]})
 
 
-def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def identity(row: Mapping[str, Any]) -> tuple[str, str, int]:
     """Return what tells rows apart."""
     return row["library"], row["network"], row["batch"]
+
+
+def chosen_networks(models: str, device: str) -> dict[str, Network]:
+    """Return the networks that were asked for."""
+    available = networks(device)
+    named = [name.strip() for name in models.split(";") if name.strip()] or list(available)
+    for name in named:
+        if name not in available:
+            raise typer.BadParameter(f"--models: {name!r} is none of: {'; '.join(available)}")
+    return {name: available[name] for name in named}
+
+
+def chosen_libraries(libraries: str) -> list[str]:
+    """Return the libraries that were asked for and are installed."""
+    chosen = [name.strip() for name in libraries.split(",")]
+    for library in list(chosen):
+        if library not in LIBRARIES:
+            raise typer.BadParameter(f"--libraries: {library!r} is none of: {', '.join(LIBRARIES)}")
+        if gone := missing(library):
+            say(f"{library} is left out: {' and '.join(gone)} cannot be imported")
+            chosen.remove(library)
+    return chosen
+
+
+def jobs(
+    network: Network, device: str, batches: str, clients: int | None, every: int, seed: int, quick: bool
+) -> list[Job]:
+    """Return the work for each batch size."""
+    found = []
+    for batch in map(int, batches.split(",")):
+        many = clients or (2 if quick else network.clients)
+        examples = 2 * batch if quick else -(-network.examples // batch) * batch
+        found.append(Job(network.name, device, many, examples, batch, every, seed, orders(many, examples, seed)))
+    return found
 
 
 def main(
     models: Annotated[str, typer.Option(help="networks, separated by semicolons; all by default")] = "",
     libraries: Annotated[str, typer.Option(help="libraries, comma-separated")] = ",".join(LIBRARIES),
     batches: Annotated[str, typer.Option(help="batch sizes B, comma-separated")] = "8,32,128",
-    only: Annotated[
-        str, typer.Option(help="contenders, comma-separated")
-    ] = "fedloom,loop,parallel,compiled,stacked",
+    only: Annotated[str, typer.Option(help="contenders, comma-separated")] = ",".join(CONTENDERS),
     device: Annotated[str, typer.Option(help="cpu or gpu")] = "cpu",
     processes: Annotated[int | None, typer.Option(help="of contenders with several; one a core by default")] = None,
-    clients: Annotated[int | None, typer.Option(help="as the network says by default")] = None,
-    every: Annotated[int | None, typer.Option(help="rounds in one program of fedloom; 1, on a GPU 5")] = None,
+    clients: Annotated[int | None, typer.Option(help="how many train in a round; by default the network's")] = None,
+    every: Annotated[int | None, typer.Option(help="rounds in one program of fedloom [default: 1, on a GPU 5]")] = None,
     seconds: Annotated[float, typer.Option(help="about how long a timing takes")] = 1.0,
     repeat: Annotated[int, typer.Option(help="timings of each, in turns; the median counts")] = 3,
     quick: Annotated[bool, typer.Option(help="two clients, two batches, one timing: does everything work?")] = False,
@@ -261,58 +316,30 @@ def main(
     seed: Annotated[int, typer.Option(help="of examples, weights and their order")] = 0,
 ) -> None:
     """Time every network, and record the seconds a round after each."""
-    every = every or (5 if device == "gpu" and not quick else 1)
-    where = (hardware.gpu() if device == "gpu" else hardware.cpu()) or "a GPU"
-    file = output or Path(__file__).resolve().parent.parent / f"results/users-models-{hardware.slug(where)}.json"
+    if device not in ("cpu", "gpu"):
+        raise typer.BadParameter(f"--device: {device!r} is neither cpu nor gpu")
     if quick and output is None:
         raise typer.BadParameter("--quick needs --output: its numbers are no measurement")
-    os.environ["JAX_PLATFORMS"] = "cpu"  # of this process, which only draws; contenders have their own
-    available = networks(device)
-    named = [name.strip() for name in models.split(";") if name.strip()] or list(available)
-    for name in named:
-        if name not in available:
-            raise typer.BadParameter(f"--models: {name!r} is none of: {'; '.join(available)}")
-    chosen = [name.strip() for name in libraries.split(",")]
-    for library in list(chosen):
-        if library not in LIBRARIES:
-            raise typer.BadParameter(f"--libraries: {library!r} is none of: {', '.join(LIBRARIES)}")
-        if gone := missing(library):
-            say(f"{library} is left out: {' and '.join(gone)} cannot be imported")
-            chosen.remove(library)
-    bad = False
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+    where = hardware.cpu() if device == "cpu" else hardware.gpu()
+    if where is None:
+        raise typer.BadParameter("--device gpu: nvidia-smi shows no GPU")
+    os.environ["JAX_PLATFORMS"] = "cpu"  # of this process, which trains nothing; contenders have their own
+    chosen, libs = chosen_networks(models, device), chosen_libraries(libraries)
+    file = output or Path(__file__).resolve().parent.parent / f"results/users-models-{hardware.slug(where)}.json"
+    record = begin(file, {"seed": seed, "device": where, "versions": versions(libs)}, fresh)
+    every = every or (5 if device == "gpu" and not quick else 1)
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # nothing is compiled already
-        for library in chosen:
-            bench = Bench(library, device, processes or hardware.cores(), [name.strip() for name in only.split(",")])
-            opened.callback(bench.close)
-            for name in (name for name in named if library in available[name].libraries):
-                rows = [bench.row(job, seconds, 1 if quick else repeat)
-                        for job in jobs(available[name], library, device, batches, clients, every, seed, quick)]  # fmt: skip
-                record(file, where, seed, chosen, rows, fresh)
-                fresh = False
-                bad |= any("its loss is" in why for row in rows for why in row["left_out"].values())
-            bench.close()
+        for library in libs:
+            with closing(Bench(library, device, processes or hardware.cores(), only.split(","))) as bench:
+                for network in (n for n in chosen.values() if library in n.libraries):
+                    work = jobs(network, device, batches, clients, every, seed, quick)
+                    record.add([bench.row(job, seconds, 1 if quick else repeat) for job in work])
+                wrong += bench.wrong
     say(f"wrote {file}")
-    if bad:
-        raise SystemExit("some contenders did not learn what the library's own loop learns")
-
-
-def jobs(
-    network: Network,
-    library: str,
-    device: str,
-    batches: str,
-    clients: int | None,
-    every: int,
-    seed: int,
-    quick: bool,
-) -> Iterator[Job]:
-    """Yield the work for each batch size."""
-    for batch in map(int, batches.split(",")):
-        many = clients or (2 if quick else network.clients)
-        examples = 2 * batch if quick else -(-network.examples // batch) * batch
-        say(f"{library}, {network.name}, B = {batch}: {many} clients of {examples} examples")
-        yield Job(network.name, device, many, examples, batch, every, seed, orders(many, examples, seed))
+    if wrong:
+        raise SystemExit(f"did not learn what the library's own loop learns: {'; '.join(wrong)}")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,39 @@ def test_models(drawn: Callable[..., list[str]]) -> None:
     ]
 
 
+def users_row(network: str, batch: int, times: dict[str, list[float]], **changes: Any) -> dict[str, Any]:
+    """A row of a record of users' models."""
+    row: dict[str, Any] = {"library": "PyTorch", "network": network, "batch": batch, "steps_a_round": 1280}
+    row |= {"seconds_a_round": times, "processes": {"loop": 1, "parallel": 2, "compiled": 2}, "left_out": {}}
+    row |= {"compile_seconds": {"fedloom": 3.21, "compiled": 40.0}, "command": HOW["command"], "date": HOW["date"]}
+    return row | changes
+
+
+def test_users_models(tables: ModuleType) -> None:
+    """Rows are sorted by batch size, ratios are those of medians, and what was left out is said."""
+    fast = {"fedloom": [0.3, 0.1, 0.2], "loop": [0.8, 0.9, 0.7], "parallel": [0.5], "compiled": [0.6]}
+    slow = {"fedloom": [0.5], "loop": [0.7], "parallel": [0.4]}
+    rows = [users_row("LeNet", 32, fast), users_row("LeNet", 8, slow, left_out={"compiled": "it broke"})]
+    result = HOW | {"seed": 0, "versions": {"torch": "2.13"}, "rows": rows}
+    head, _, _, _, *lines = tables.users_tables.section(result)
+    assert head == "## Models that users bring, on a machine"
+    assert lines == [
+        "| PyTorch, seconds a round | steps | fedloom | eager, one process | eager, 2 processes "
+        "| `torch.compile`, 2 processes | ready |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| LeNet, B = 8 | 1,280 | 0.5 | 0.7 1.40 × | 0.4 0.80 × | – | 3.2 / 40.0 |",
+        "| LeNet, B = 32 | 1,280 | 0.2 [0.1–0.3] | 0.8 [0.7–0.9] 4.00 × | 0.5 2.50 × | 0.6 3.00 × | 3.2 / 40.0 |",
+        "",
+        "Against eager, one process: median 2.70 ×, lowest 1.40 × (LeNet, B = 8); eager, 2 processes: median 1.65 ×, "
+        "lowest 0.80 × (LeNet, B = 8); `torch.compile`, 2 processes: median 3.00 ×, lowest 3.00 × (LeNet, B = 32).",
+        "",
+        "Left out: `torch.compile`, 2 processes, LeNet (B = 8: it broke).",
+        "",
+        "Recorded 2026-01-02: `python benchmarks/some.py`. Seed 0. Versions: torch 2.13.",
+        "",
+    ]
+
+
 def test_mesh(drawn: Callable[..., list[str]]) -> None:
     rows = [{"devices": n, "seconds_a_round": [t], "largest_difference": d} for n, t, d in ((1, 3, 0.0), (2, 2, 1e-7))]
     told, _, *table = drawn("mesh", clients=160, batch=10, rows=rows)

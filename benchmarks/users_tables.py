@@ -1,0 +1,120 @@
+"""Draw the tables of `users_models.py`, for `tables.py`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+COLUMNS = {
+    "PyTorch": {
+        "loop": "eager, one process",
+        "parallel": "eager, {processes} processes",
+        "compiled": "`torch.compile`, {processes}",
+        "stacked": "stacked clients, one CUDA graph",
+    },
+    "Keras": {
+        "loop": "`train_on_batch`, one process",
+        "parallel": "`train_on_batch`, {processes} processes",
+        "compiled": "`fit`, all threads",
+    },
+    "Flax": {
+        "loop": "a loop around `jax.jit`, one process",
+        "parallel": "the same, {processes} processes",
+        "compiled": "the same, all threads",
+    },
+}
+"""Library → what its contenders are called."""
+ABOUT = """*fedloom* is `fl.run` through the adapter of the library. The others are loops over the same clients. All take
+the same batches in the same order, with the same SGD (momentum 0.9) from the same weights; before they are timed, the
+losses after the first rounds are compared. Clients are divided among several processes, each of one thread, which have
+started before. Seconds a round are medians of interleaved repetitions, with the least and the most in brackets; then
+how many times as long as fedloom. Compiling is not in them: *ready* is how many seconds fedloom's first rounds took
+beyond later ones, then the same of what the library compiles."""
+
+
+def section(result: dict[str, Any]) -> list[str]:
+    """Return the section of one device."""
+    lines = [f"## Models that users bring, on {result['device']}", "", ABOUT, ""]
+    for library in COLUMNS:
+        every = [row for row in result["rows"] if row["library"] == library]
+        if rows := [row for row in every if "fedloom" in row["seconds_a_round"]]:
+            lines += [*table(library, rows), "", summary(library, rows), ""]
+        lines += omitted(library, every)
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    commands = sorted({(row["date"][:10], row["command"]) for row in result["rows"]})
+    told = "; ".join(f"{date}: `{command}`" for date, command in commands)
+    return [*lines, f"Recorded {told}. Seed {result['seed']}. Versions: {versions}.", ""]
+
+
+def table(library: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the table of a library."""
+    names = [name for name in COLUMNS[library] if any(name in row["seconds_a_round"] for row in rows)]
+    heads = [COLUMNS[library][name].format(processes=several(name, rows)) for name in names]
+    lines = [
+        drawn([f"{library}, seconds a round", "steps", "fedloom", *heads, "ready"]),
+        drawn(["---"] * (4 + len(names))),
+    ]
+    for row in sorted(rows, key=lambda row: first_of(row, rows)):
+        times, mine = row["seconds_a_round"], statistics.median(row["seconds_a_round"]["fedloom"])
+        cells = [f"{row['network']}, B = {row['batch']}", f"{row['steps_a_round']:,}", spread(times["fedloom"])]
+        for name in names:
+            each = times.get(name)
+            cells.append(f"{spread(each)} {statistics.median(each) / mine:.2f} ×" if each else "–")
+        ready = [row["compile_seconds"].get(name) for name in ("fedloom", "compiled")]
+        lines.append(drawn([*cells, " / ".join("–" if one is None else f"{one:.1f}" for one in ready)]))
+    return lines
+
+
+def first_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """Return where a row stands: networks in the order in which they were first recorded, then by batch size."""
+    order = list(dict.fromkeys(one["network"] for one in rows))
+    return order.index(row["network"]), row["batch"]
+
+
+def several(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return the number of a contender's processes, for its column's head."""
+    counts = sorted({row["processes"][name] for row in rows if name in row["processes"]})
+    text = " or ".join(map(str, counts))
+    return text if name != "compiled" else f"{text} {'process' if counts == [1] else 'processes'}"
+
+
+def spread(times: Sequence[float]) -> str:
+    """Return the median of some times, and their range where there are several.
+
+    >>> spread([0.2, 0.1, 0.3]), spread([1.5])
+    ('0.2 [0.1–0.3]', '1.5')
+    """
+    median = f"{statistics.median(times):.3g}"
+    return median if len(times) == 1 else f"{median} [{min(times):.3g}–{max(times):.3g}]"
+
+
+def summary(library: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return the lowest and the median ratio to each contender, over all rows."""
+    told = []
+    for name, head in COLUMNS[library].items():
+        ratios = {f"{row['network']}, B = {row['batch']}": statistics.median(row["seconds_a_round"][name])
+                  / statistics.median(row["seconds_a_round"]["fedloom"])
+                  for row in rows if name in row["seconds_a_round"]}  # fmt: skip
+        if ratios:
+            least = min(ratios, key=lambda row: ratios[row])
+            middle = statistics.median(ratios.values())
+            called = head.format(processes=several(name, rows))
+            told.append(f"{called}: median {middle:.2f} ×, lowest {ratios[least]:.2f} × ({least})")
+    return f"Against {'; '.join(told)}."
+
+
+def omitted(library: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return why contenders are missing from rows, if some are."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name, why in row["left_out"].items():
+            head = COLUMNS[library].get(name, name).format(processes=several(name, rows))
+            reasons.setdefault((head, row["network"]), []).append(f"B = {row['batch']}: {why}")
+    told = [f"{head}, {network} ({'; '.join(each)})" for (head, network), each in reasons.items()]
+    return [f"Left out: {'; '.join(told)}.", ""] if told else []
+
+
+def drawn(cells: Sequence[str]) -> str:
+    """Return a line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
