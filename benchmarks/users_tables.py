@@ -25,12 +25,13 @@ COLUMNS = {
     },
 }
 """Library → what its contenders are called."""
-ABOUT = """*fedloom* is `fl.run` through the adapter of the library. The others are loops over the same clients. All take
-the same batches in the same order, with the same SGD (momentum 0.9) from the same weights; before they are timed, the
-losses after the first rounds are compared. Clients are divided among several processes, each of one thread, which have
-started before. Seconds a round are medians of interleaved repetitions, with the least and the most in brackets; then
-how many times as long as fedloom. Compiling is not in them: *ready* is how many seconds fedloom's first rounds took
-beyond later ones, then the same of what the library compiles."""
+ABOUT = """*fedloom* is `fl.run` through the adapter of the library. The others are loops over the same clients. All
+take the same batches in the same order, with the same SGD (momentum 0.9) from the same weights; before they are timed,
+the losses after the first rounds are compared. Clients are divided among several processes, each of one thread, which
+have started before. `torch.compile` does without its optimisation of layouts where that makes gradients wrong. Seconds
+a round are medians of interleaved repetitions, with the least and the most in brackets; then how many times as long as
+fedloom. Compiling is not in them: *ready* is how many seconds fedloom's first rounds took beyond later ones, then the
+same of what the library compiles."""
 
 
 def section(result: dict[str, Any]) -> list[str]:
