@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 from contenders import Job, Loop
-from networks import LR
 
 import fedloom as fl
 
@@ -38,7 +37,7 @@ class FedloomRun(Loop):
         index = np.arange(many, dtype=np.int32)
         self.data = fl.data.FederatedData(network.name, columns, network.classes, index, {"train": ranges}, {})
         self.task = self._task(x[0, 0])
-        self.algorithm = fl.fedavg(fraction=1.0, epochs=1, batch_size=job.batch, lr=LR, optimizer="momentum")
+        self.algorithm = fl.fedavg(fraction=1.0, epochs=1, batch_size=job.batch, lr=network.lr, optimizer="momentum")
         return numbers
 
     def _judge(self) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from contenders import Job, Loop
 from jax.flatten_util import ravel_pytree
-from networks import LR, MOMENTUM
+from networks import MOMENTUM
 
 import fedloom as fl
 from fedloom.engines.schedule import INIT, stream
@@ -30,7 +30,7 @@ class FlaxLoop(Loop):
         self.x, self.y = jnp.asarray(x), jnp.asarray(y)
         task = fl.tasks.from_flax(module, inputs=None if network.tokens else shape, like=x[0, 0])
         self.start = self.weights = jax.jit(task.init)(stream(job.seed, INIT)).params
-        optimizer = optax.sgd(LR, MOMENTUM)
+        optimizer = optax.sgd(network.lr, MOMENTUM)
 
         def loss(params: Any, x: Any, y: Any) -> Any:
             return optax.softmax_cross_entropy_with_integer_labels(module.apply({"params": params}, x), y).mean()

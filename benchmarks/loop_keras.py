@@ -8,7 +8,7 @@ import keras
 import networks_keras
 import numpy as np
 from contenders import Job, Loop
-from networks import LR, MOMENTUM
+from networks import MOMENTUM
 
 
 class KerasLoop(Loop):
@@ -27,7 +27,7 @@ class KerasLoop(Loop):
         self.job, network = job, job.described
         self.model = networks_keras.build(network, job.seed)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self.model.compile(keras.optimizers.SGD(LR, MOMENTUM), loss)
+        self.model.compile(keras.optimizers.SGD(network.lr, MOMENTUM), loss)
         x, self.y = job.draw()
         self.x = x if network.tokens or len(network.shape) < 3 else np.ascontiguousarray(np.moveaxis(x, 2, -1))
         self.start = self.weights = self.model.get_weights()

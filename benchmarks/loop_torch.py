@@ -9,7 +9,7 @@ import networks_torch
 import numpy as np
 import torch
 from contenders import Job, Loop
-from networks import LR, MOMENTUM
+from networks import MOMENTUM
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -38,6 +38,7 @@ class TorchLoop(Loop):
         """Build the network and place the examples; return how many numbers the model has."""
         self.job, self.device = job, self.on or {"gpu": "cuda", "cpu": "cpu"}[job.device]
         network = job.described
+        self.lr = network.lr
         self.module = networks_torch.build(network, job.seed).to(self.device)
         x, y = (torch.from_numpy(a).to(self.device) for a in job.draw())
         self.x, self.y = x.long() if network.tokens else x, y.long()
@@ -76,7 +77,7 @@ class TorchLoop(Loop):
         self.load(weights)
         self.module.train()
         x, y = self.x[client], self.y[client]
-        optimizer = torch.optim.SGD(self.module.parameters(), lr=LR, momentum=MOMENTUM)
+        optimizer = torch.optim.SGD(self.module.parameters(), lr=self.lr, momentum=MOMENTUM)
         for rows in torch.from_numpy(order).to(self.device).split(self.job.batch):
             optimizer.zero_grad()
             networks_torch.loss(self.forward(x[rows]), y[rows]).backward()
@@ -188,7 +189,7 @@ class StackedClients(TorchLoop):
         with torch.no_grad():
             for name, memory in self.memory.items():
                 memory.mul_(MOMENTUM).add_(gradients[name])
-                self.stacked[name].add_(memory, alpha=-LR)
+                self.stacked[name].add_(memory, alpha=-self.lr)
             for name, value in after.items():
                 self.stacked[name].copy_(value)
 

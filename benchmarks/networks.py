@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LR, MOMENTUM = 0.01, 0.9
+MOMENTUM = 0.9
 SIGNAL = 0.5  # deviation of a class's pattern in its examples, whose noise has deviation 1
 TYPICAL = 0.5  # share of a text's tokens that are typical of its class
 
@@ -27,6 +27,7 @@ class Network:
         tokens: of how many kinds the inputs are; 0 if they are numbers.
         predicts_next: True if a label is the next token at every place.
         width, layers: of a transformer.
+        lr: the learning rate.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Network:
     predicts_next: bool = False
     width: int = 64
     layers: int = 2
+    lr: float = 0.01
 
     def draw(self, clients: int, examples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the inputs and the labels of every client: (clients, examples, …)."""
@@ -81,7 +83,7 @@ def networks(device: str) -> dict[str, Network]:
         Network("LeNet", IMAGE, 10, many(8), 1280, EVERY),
         Network("ResNet-8, GroupNorm", PICTURE, 10, many(4), 256, EVERY),
         Network("ResNet-8, BatchNorm", PICTURE, 10, many(4), 256),
-        Network("ResNet-18, GroupNorm", PICTURE, 10, many(2), 128),
+        Network("ResNet-18, GroupNorm", PICTURE, 10, many(2), 128, lr=0.001),
         Network("depthwise", PICTURE, 10, many(4), 256),
         Network("1-D convolutions", (9, 128), 6, many(8), 512),
         Network("GRU", (40,), 90, many(8), 256, tokens=90, predicts_next=True),

@@ -61,7 +61,7 @@ def table(library: str, rows: Sequence[dict[str, Any]]) -> list[str]:
         cells = [f"{row['network']}, B = {row['batch']}", f"{row['steps_a_round']:,}", spread(times["fedloom"])]
         for name in names:
             each = times.get(name)
-            cells.append(f"{spread(each)} {statistics.median(each) / mine:.2f} ×" if each else "–")
+            cells.append(f"{spread(each)} ({statistics.median(each) / mine:.2f} ×)" if each else "–")
         ready = [row["compile_seconds"].get(name) for name in ("fedloom", "compiled")]
         lines.append(drawn([*cells, " / ".join("–" if one is None else f"{one:.1f}" for one in ready)]))
     return lines

@@ -69,8 +69,8 @@ def test_users_models(tables: ModuleType) -> None:
         "| PyTorch, seconds a round | steps | fedloom | eager, one process | eager, 2 processes "
         "| `torch.compile`, 2 processes | ready |",
         "| --- | --- | --- | --- | --- | --- | --- |",
-        "| LeNet, B = 8 | 1,280 | 0.5 | 0.7 1.40 × | 0.4 0.80 × | – | 3.2 / 40.0 |",
-        "| LeNet, B = 32 | 1,280 | 0.2 [0.1–0.3] | 0.8 [0.7–0.9] 4.00 × | 0.5 2.50 × | 0.6 3.00 × | 3.2 / 40.0 |",
+        "| LeNet, B = 8 | 1,280 | 0.5 | 0.7 (1.40 ×) | 0.4 (0.80 ×) | – | 3.2 / 40.0 |",
+        "| LeNet, B = 32 | 1,280 | 0.2 [0.1–0.3] | 0.8 [0.7–0.9] (4.00 ×) | 0.5 (2.50 ×) | 0.6 (3.00 ×) | 3.2 / 40.0 |",
         "",
         "Against eager, one process: median 2.70 ×, lowest 1.40 × (LeNet, B = 8); eager, 2 processes: median 1.65 ×, "
         "lowest 0.80 × (LeNet, B = 8); `torch.compile`, 2 processes: median 3.00 ×, lowest 3.00 × (LeNet, B = 32).",
