@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,48 +12,14 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from fedloom.errors import warn
-from fedloom.settings import cache_folder
+from fedloom.machine import cores, devices
 
 if TYPE_CHECKING:
     from jaxtyping import Array, PyTree
 
+__all__ = ["ALIGNMENT", "AXIS", "aligned", "cores", "devices", "mesh", "on_each", "place"]
 AXIS = "devices"
 ALIGNMENT = 64  # bytes; XLA's CPU backend takes a NumPy array so aligned as it is, without a copy
-
-
-def cores() -> int:
-    """How many CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def devices() -> tuple[jax.Device, ...]:
-    """The devices to compute on: every accelerator, or every CPU core as a device of its own.
-
-    One single-threaded lane a core beats one lane over all cores, so each core is shown to JAX as a device, unless the
-    user has said how many (``jax_num_cpu_devices``). JAX takes that setting only before its first computation; when it
-    comes too late fedloom says so and uses one core's worth.
-    """
-    _remember_compilations()
-    if jax.config.values["jax_num_cpu_devices"] >= 0:
-        return tuple(jax.devices())
-    try:
-        jax.config.update("jax_num_cpu_devices", cores())
-    except RuntimeError:
-        if jax.default_backend() == "cpu" and len(jax.devices()) < cores():
-            warn(
-                f"JAX was running on {len(jax.devices())} CPU device(s) before fedloom could ask for {cores()}: "
-                "call fedloom.engines.compiled() before any other JAX computation to use every core"
-            )
-    return tuple(jax.devices())
-
-
-def _remember_compilations() -> None:
-    """Keep compiled programs on disk, unless the user has said where or that not."""
-    if jax.config.values["jax_compilation_cache_dir"] is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder("xla")))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 def mesh(chosen: tuple[jax.Device, ...]) -> Mesh:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import fedloom.kernels.processor as processor
 from fedloom.kernels.lanes import plain
+from fedloom.machine import devices
 from fedloom.tasks.attention import calls_of_jax, fastest
 from fedloom.tasks.convolve import convolve
 from fedloom.tasks.inputs import is_integer
@@ -49,7 +50,7 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
-    if jax.default_backend() != "cpu" or not has_convolution(traced.jaxpr):
+    if not has_convolution(traced.jaxpr) or devices()[0].platform != "cpu":
         return evaluate(traced, inputs, RULES)
     if why := processor.reason():
         say_missing(why)

@@ -26,7 +26,7 @@ def test_being_too_late_is_said() -> None:
     code = """
 import warnings, jax
 jax.devices()
-from fedloom.engines import devices as machine
+from fedloom import machine
 machine.cores = lambda: 7
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

@@ -18,7 +18,7 @@ if reason():
 from fedloom.kernels.lanes import plain
 from fedloom.tasks.carrying import evaluate, has_kernel
 from fedloom.tasks.forms import RULES
-from fedloom.tasks.normalisation import normalise
+from fedloom.tasks.normalisation import normalise, over_groups
 
 Model = Callable[..., jax.Array]
 FIRST, LAST = ("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")
@@ -68,7 +68,7 @@ def depthwise(x: jax.Array, w: jax.Array, b: jax.Array, v: jax.Array) -> jax.Arr
         feature_group_count=w.shape[0],
         rhs_dilation=(2, 1),
     )
-    y = normalise(y, (2, 3), 1e-5, b[:, None, None], b[:, None, None], (1, 2))[0]
+    y = normalise(y, (2, 3), 1e-5, b[:, None, None], b[:, None, None], over_groups(1, 2))[0]
     return jnp.log(jnp.abs(y) + 1.0).max((2, 3))
 
 
