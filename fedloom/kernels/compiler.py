@@ -27,7 +27,7 @@ KINDS: dict[str, Callable[[str, Shape, int], str]] = {
     "image_gradient": image_gradient,
     "weight_gradient": weight_gradient,
 }
-FORMAT = 1  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
+FORMAT = 2  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
 DIGEST = 32  # bytes of a SHA-256
 ALIVE: list[Any] = []
 """Engines whose machine code JAX may call."""

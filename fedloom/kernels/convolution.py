@@ -1,7 +1,6 @@
 """Convolution: the kernels as functions that JAX can differentiate and map over models.
 
-Images are (channels, height, width, batch), with the batch a multiple of the vector width; kernels are (height, width,
-input channels of a group, output channels).
+Images are (channels, height, width, batch); the order of the weights' axes is part of the shape.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ import jax.numpy as jnp
 
 from fedloom.kernels.compiler import target
 from fedloom.kernels.models import for_each_model
-from fedloom.kernels.processor import width
 from fedloom.kernels.shape import Shape
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
     Images = Float[Array, "c h w n"]
-    Weights = Float[Array, "kh kw i o"]
+    Weights = Float[Array, "a b c d"]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -31,21 +29,15 @@ def convolve(shape: Shape, x: Images, w: Weights) -> Images:
 
 
 def _forward(shape: Shape, x: Images, w: Weights) -> Images:
-    (kh, kw), g = shape.kernel, shape.groups
-    weights = w.reshape(kh, kw, shape.inputs, g, shape.outputs).transpose(3, 0, 2, 1, 4)
-    return _call("forward", shape, (shape.channels[1], *shape.output, shape.batch), x, weights)
+    return _call("forward", shape, (shape.channels[1], *shape.output, shape.batch), x, w)
 
 
 def _image_gradient(shape: Shape, d: Images, w: Weights) -> Images:
-    (kh, kw), g = shape.kernel, shape.groups
-    weights = w.reshape(kh, kw, shape.inputs, g, shape.outputs).transpose(3, 0, 4, 1, 2)
-    return _call("image_gradient", shape, (shape.channels[0], *shape.image, shape.batch), d, weights)
+    return _call("image_gradient", shape, (shape.channels[0], *shape.image, shape.batch), d, w)
 
 
 def _weight_gradient(shape: Shape, d: Images, x: Images) -> Weights:
-    (kh, kw), g = shape.kernel, shape.groups
-    lanes = _call("weight_gradient", shape, (g, kh, shape.inputs, kw, shape.outputs, width()), d, x)
-    return lanes.sum(-1).transpose(1, 3, 2, 0, 4).reshape(kh, kw, shape.inputs, shape.channels[1])
+    return _call("weight_gradient", shape, shape.weights, d, x)
 
 
 def _call(kind: str, shape: Shape, size: tuple[int, ...], *arrays: Array) -> Array:

@@ -9,8 +9,9 @@ from typing import Any
 import llvmlite.ir as ir
 
 import fedloom.kernels.interface as interface
+from fedloom.kernels.rows import Piece
 
-FLOAT, INT, INT32, BYTE = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(8)
+FLOAT, INT, INT32, BYTE, BIT = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.IntType(1)
 POINTER, NULL = BYTE.as_pointer(), ir.Constant(BYTE.as_pointer(), None)
 Value = Any
 """A value of the generated program."""
@@ -30,12 +31,21 @@ class Emitter:
         self.vector = ir.VectorType(FLOAT, width)
         self.module = ir.Module(name)
         self.function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER]), name)
-        self.fused = ir.Function(self.module, ir.FunctionType(self.vector, [self.vector] * 3), f"llvm.fma.v{width}f32")
+        self.fused = self._intrinsic(f"fma.v{width}f32", *[self.vector] * 4)
+        masks, at, kind = ir.VectorType(BIT, width), self.vector.as_pointer(), f"v{width}f32"
+        self._masked_load = self._intrinsic(f"masked.load.{kind}.p0{kind}", self.vector, at, INT32, masks, self.vector)
+        self._masked_store = self._intrinsic(
+            f"masked.store.{kind}.p0{kind}", ir.VoidType(), self.vector, at, INT32, masks
+        )
+        self._sum = self._intrinsic(f"vector.reduce.fadd.{kind}", FLOAT, FLOAT, self.vector)
         self.b = ir.IRBuilder(self.function.append_basic_block())
         frame = self.function.args[0]
         self._answer_metadata(frame)
         self.arguments = [self._data(frame, interface.ARGUMENTS, i) for i in range(arguments)]
         self.result = self._data(frame, interface.RESULTS, 0)
+
+    def _intrinsic(self, name: str, result: Any, *arguments: Any) -> Any:
+        return ir.Function(self.module, ir.FunctionType(result, arguments), f"llvm.{name}")
 
     def _field(self, structure: Value, offset: int, kind: Any) -> Value:
         return self.b.load(self.b.bitcast(self.b.gep(structure, [INT(offset)]), kind.as_pointer()))
@@ -141,14 +151,44 @@ class Emitter:
         """Return a vector of zeros."""
         return ir.Constant(self.vector, [0.0] * self.width)
 
-    def load(self, array: Value, offset: Value) -> Value:
-        """Return the vector that starts at an element."""
-        at = self.b.bitcast(self.b.gep(array, [offset]), self.vector.as_pointer())
-        return self.b.load(at, align=4)
+    def load(self, array: Value, offset: Value, pieces: Sequence[Piece] | None = None) -> Value:
+        """Return the vector that starts at an element, or whose pieces are counted from there; zero elsewhere."""
+        if pieces is None:
+            pieces = ((0, self.whole),)
+        found = self.zero()
+        for place, mask in pieces:
+            at = self.b.bitcast(self.b.gep(array, [self.integer(place, (1, offset))]), self.vector.as_pointer())
+            if mask == self.whole:
+                found = self.b.load(at, align=4)
+            else:
+                found = self.b.call(self._masked_load, [at, INT32(4), self._mask(mask), found])
+        return found
 
-    def store(self, vector: Value, array: Value, offset: Value) -> None:
-        """Write a vector from an element on."""
-        self.b.store(vector, self.b.bitcast(self.b.gep(array, [offset]), self.vector.as_pointer()), align=4)
+    def store(self, vector: Value, array: Value, offset: Value, pieces: Sequence[Piece] | None = None) -> None:
+        """Write a vector from an element on, or its pieces to where they belong."""
+        for place, mask in ((0, self.whole),) if pieces is None else pieces:
+            at = self.b.bitcast(self.b.gep(array, [self.integer(place, (1, offset))]), self.vector.as_pointer())
+            if mask == self.whole:
+                self.b.store(vector, at, align=4)
+            else:
+                self.b.call(self._masked_store, [vector, at, INT32(4), self._mask(mask)])
+
+    def total(self, vector: Value) -> Value:
+        """Return the sum of a vector's values."""
+        return self.b.call(self._sum, [FLOAT(-0.0), vector], fastmath=("reassoc",))
+
+    def add(self, value: Value, array: Value, offset: Value) -> None:
+        """Add a number to an element."""
+        at = self.b.gep(array, [offset])
+        self.b.store(self.b.fadd(self.b.load(at), value), at)
+
+    @property
+    def whole(self) -> int:
+        """Return the mask of all lanes."""
+        return (1 << self.width) - 1
+
+    def _mask(self, mask: int) -> Value:
+        return ir.Constant(ir.VectorType(BIT, self.width), [mask >> lane & 1 for lane in range(self.width)])
 
     def broadcast(self, array: Value, offset: Value) -> Value:
         """Return a vector whose values are all one element."""

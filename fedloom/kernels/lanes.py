@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
-
-from fedloom.kernels.processor import width
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -17,40 +14,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lanes:
-    """An array whose last axis is the batch, padded to a multiple of the vector width.
+    """An array whose last axis is the batch.
 
     Args:
         array: the numbers.
         order: the axes of the model's array in the order in which they are here; the last is the batch.
-        batch: the number of images without padding.
     """
 
     array: Array
     order: tuple[int, ...]
-    batch: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape in the model."""
-        sizes = dict(zip(self.order, (*self.array.shape[:-1], self.batch), strict=True))
-        return tuple(sizes[axis] for axis in range(len(sizes)))
-
-    @property
-    def is_padded(self) -> bool:
-        """Return True if some images are padding."""
-        return self.array.shape[-1] != self.batch
+        return tuple(self.array.shape[place] for place in np.argsort(self.order))
 
     def plain(self) -> Array:
         """Return the array as the model has it."""
-        return self.unpadded().transpose(np.argsort(self.order))
-
-    def unpadded(self) -> Array:
-        """Return the numbers without padding, in the kernels' order."""
-        return self.array[..., : self.batch] if self.is_padded else self.array
+        return self.array.transpose(np.argsort(self.order))
 
     def like(self, array: Array) -> Lanes:
         """Return other numbers in the same order."""
-        return Lanes(array, self.order, self.batch)
+        return Lanes(array, self.order)
 
 
 @dataclass(frozen=True)
@@ -74,38 +59,20 @@ def plain(value: Array | Kept) -> Array:
     return value.plain() if isinstance(value, Lanes | Broadcast) else value
 
 
-def padded_size(batch: int) -> int:
-    """Return the smallest multiple of the vector width that holds a batch."""
-    return -(-batch // width()) * width()
-
-
 def to_lanes(value: Array | Kept, order: tuple[int, ...]) -> Lanes:
     """Return a value in the kernels' order."""
     if isinstance(value, Lanes):
         if value.order == order:
             return value
-        moved = value.array.transpose([value.order.index(axis) for axis in order])
-        if value.order[-1] == order[-1]:
-            return Lanes(moved, order, value.batch)
-        value = value.plain()
+        return Lanes(value.array.transpose([value.order.index(axis) for axis in order]), order)
     if isinstance(value, Broadcast):
         return _broadcast(value, order)
-    array = value.transpose(order)
-    return Lanes(_pad(array), order, array.shape[-1])
+    return Lanes(value.transpose(order), order)
 
 
 def _broadcast(value: Broadcast, order: tuple[int, ...]) -> Lanes:
-    """Repeat a small array in the kernels' order; one image stays one."""
+    """Repeat a small array in the kernels' order."""
     places = [order.index(axis) for axis in value.axes]
     array = value.array.transpose(np.argsort(places))
-    batch = value.shape[order[-1]]
-    if order[-1] in value.axes and array.shape[-1] == batch:
-        array = _pad(array)
-    sizes = (*(value.shape[axis] for axis in order[:-1]), padded_size(batch) if batch > 1 else 1)
-    return Lanes(lax.broadcast_in_dim(array, sizes, sorted(places)), order, batch)
-
-
-def _pad(array: Array) -> Array:
-    """Add images of zeros up to a multiple of the vector width; one image stays one, and is repeated where needed."""
-    missing = padded_size(array.shape[-1]) - array.shape[-1] if array.shape[-1] > 1 else 0
-    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
+    sizes = tuple(value.shape[axis] for axis in order)
+    return Lanes(lax.broadcast_in_dim(array, sizes, sorted(places)), order)

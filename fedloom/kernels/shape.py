@@ -10,7 +10,7 @@ class Shape:
     """A two-dimensional convolution of float32 images.
 
     Args:
-        batch: the images, a multiple of the vector width.
+        batch: the images.
         channels: input and output channels.
         image: height and width of an image.
         kernel: height and width of the kernel.
@@ -19,6 +19,7 @@ class Shape:
         output: height and width of the result.
         dilation: vertical and horizontal.
         groups: into how many groups channels fall.
+        order: the axes of the weights: h and w of the kernel, i for the inputs of a group, o for the outputs.
     """
 
     batch: int
@@ -30,6 +31,7 @@ class Shape:
     output: tuple[int, int]
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
+    order: str = "hwio"
 
     @property
     def inputs(self) -> int:
@@ -41,27 +43,36 @@ class Shape:
         """Return the output channels of a group."""
         return self.channels[1] // self.groups
 
-    def source(self, axis: int, place: int, tap: int) -> int | None:
-        """Return the pixel that a place of the result reads through a tap of the kernel; None outside the image."""
-        at = place * self.strides[axis] + tap * self.dilation[axis] - self.padding[axis]
-        return at if 0 <= at < self.image[axis] else None
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Return the shape of the array of weights."""
+        sizes = {"h": self.kernel[0], "w": self.kernel[1], "i": self.inputs, "o": self.channels[1]}
+        return tuple(sizes[axis] for axis in self.order)
 
-    def reader(self, axis: int, pixel: int, tap: int) -> int | None:
-        """Return the place of the result that reads a pixel through a tap of the kernel; None if there is none."""
-        at = pixel + self.padding[axis] - tap * self.dilation[axis]
-        place = at // self.strides[axis]
-        return place if at % self.strides[axis] == 0 and 0 <= place < self.output[axis] else None
+    @property
+    def steps(self) -> dict[str, int]:
+        """Return the distance in memory between neighbours along each axis of the weights, and between groups.
+
+        >>> Shape(1, (4, 6), (8, 8), (3, 3), (1, 1), (1, 1), (8, 8), groups=2).steps
+        {'o': 1, 'i': 6, 'w': 12, 'h': 36, 'g': 3}
+        """
+        found, step = dict[str, int](), 1
+        for axis, size in zip(self.order[::-1], self.weights[::-1], strict=True):
+            found[axis] = step
+            step *= size
+        return found | {"g": self.outputs * found["o"]}
 
     @property
     def flops(self) -> int:
         """Return the multiplications and additions of the forward pass, without those of padding."""
         taps = 1
         for axis in (0, 1):
-            taps *= sum(self.source(axis, place, tap) is not None
-                        for place in range(self.output[axis]) for tap in range(self.kernel[axis]))  # fmt: skip
+            reads = [self.strides[axis] * place + self.dilation[axis] * tap - self.padding[axis]
+                     for place in range(self.output[axis]) for tap in range(self.kernel[axis])]  # fmt: skip
+            taps *= sum(0 <= at < self.image[axis] for at in reads)
         return 2 * self.batch * self.channels[1] * self.inputs * taps
 
     def __str__(self) -> str:
         numbers = (self.batch, *self.channels, *self.image, *self.kernel, *self.strides, *self.padding, *self.output,
-                   *self.dilation, self.groups)  # fmt: skip
+                   *self.dilation, self.groups, self.order)  # fmt: skip
         return "_".join(str(n).replace("-", "m") for n in numbers)

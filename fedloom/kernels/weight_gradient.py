@@ -1,109 +1,140 @@
-"""Weight gradient: a kernel that sums over images and places, with the batch in the vector lanes.
+"""Weight gradient: a kernel that sums over images and places.
 
-    dw[kh, c, kw, o] = Σ_{q, u} d[o, q, u] · x[c, row(q, kh), column(u, kw)]
+    dw[kh, kw, c, o] = Σ_{q, u, n} d[o, q, u, n] · x[c, row(q, kh), column(u, kw), n]
 
-Each entry of the result is a vector, whose lanes the caller adds up. Some output channels, input channels and the taps
-of one row of the kernel stay in registers while the sum runs over the columns of a few rows.
+Some output channels, input channels and the taps of one row of the kernel stay in registers while the sum runs over a
+few rows; then the lanes are added up.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 
 from fedloom.kernels.emitter import Emitter, Value
-from fedloom.kernels.gather import REGISTERS
+from fedloom.kernels.gather import LATENCY, REGISTERS, parts, result_of
+from fedloom.kernels.rows import Block, Row, blocks, runs
 from fedloom.kernels.shape import Shape
 
-COLUMNS = 64
-"""Places of the result whose gradients are read before the accumulators are written back."""
+VECTORS = 128
+"""Vectors of the gradient of a channel that are read before the lanes of the accumulators are added up."""
 
 
-def tile(shape: Shape, width: int) -> tuple[int, int]:
-    """Return how many output and input channels stay in registers: the fewest loads for each multiplication."""
-    room, taps, best = REGISTERS[width], shape.kernel[1], (float("inf"), 1, 1)
+@dataclass(frozen=True)
+class Tile:
+    """What stays in registers: output channels, input channels, and sums of their own for neighbouring vectors."""
+
+    outputs: int
+    inputs: int
+    span: int
+
+
+def tile(shape: Shape, vectors: int, width: int) -> Tile:
+    """Return the tile with the fewest loads for each multiplication."""
+    room, taps, best, found = REGISTERS[width], shape.kernel[1], float("inf"), Tile(1, 1, 1)
     for outputs in (o for o in range(1, shape.outputs + 1) if shape.outputs % o == 0):
         for inputs in (i for i in range(1, shape.inputs + 1) if shape.inputs % i == 0):
-            used = outputs * inputs * taps
-            if used <= room or (outputs, inputs) == (1, 1):
-                loads = (outputs + inputs * taps) / used
-                best = min(best, (loads + max(1.0, 8 / used), outputs, inputs))
-    return best[1], best[2]
+            for span in range(1, min(vectors, 8) + 1):
+                used = outputs * inputs * taps * span
+                if used > room and (outputs, inputs, span) != (1, 1, 1):
+                    continue
+                loads = (outputs + inputs * taps) * span / used
+                cost = loads + max(1.0, LATENCY / used) + 0.05 * (span - 1)
+                if cost < best:
+                    best, found = cost, Tile(outputs, inputs, span)
+    return found
 
 
 def weight_gradient(name: str, shape: Shape, width: int) -> str:
-    """Return the program: d (o, h, w, n) and x (c, h, w, n) → dw (group, kh, c, kw, o, lanes)."""
+    """Return the program: d (o, h, w, n) and x (c, h, w, n) → dw in the weights' own order."""
     e = Emitter(name, 2, width)
-    outputs, inputs = tile(shape, width)
-    kh, kw = shape.kernel
-    rows, columns = shape.output
-    many = max(1, min(rows, COLUMNS // columns))  # rows of the result in one turn
-    entries = shape.groups * kh * shape.inputs * kw * shape.outputs
-    with e.loop(0, entries) as entry:
-        e.store(e.zero(), e.result, e.integer(0, (width, entry)))
+    row = result_of(shape).row(0, width)
+    size = tile(shape, len(row.vectors), width)
+    rows, many = shape.output[0], max(1, VECTORS // len(row.vectors))
+    _clear(e, shape)
     with (
         e.loop(0, shape.groups) as group,
-        e.loop(0, shape.batch // width) as lane,
-        e.loop(0, -(-rows // many)) as turn,
-        e.loop(0, shape.outputs // outputs) as o,
-        e.loop(0, shape.inputs // inputs) as c,
-        e.loop(0, kh) as tap,
+        e.loop(0, rows, many) as first,
+        e.loop(0, shape.outputs // size.outputs) as o,
+        e.loop(0, shape.inputs // size.inputs) as c,
+        e.loop(0, shape.kernel[0]) as tap,
     ):
-        to = e.integer(0, (kh * shape.inputs * kw * shape.outputs, group), (shape.inputs * kw * shape.outputs, tap),
-                       (inputs * kw * shape.outputs, c), (outputs, o))  # fmt: skip
-        places = [(i * kw + t) * shape.outputs + j for i in range(inputs) for t in range(kw) for j in range(outputs)]
-        at = [e.b.mul(e.integer(place, (1, to)), e.integer(width)) for place in places]
-        sums = [e.load(e.result, place) for place in at]
-        first = e.integer(0, (many, turn))
         end = e.integer(many, (1, first))
         end = e.b.select(e.b.icmp_signed("<", end, e.integer(rows)), end, e.integer(rows))
-
-        def line(row: Value, sums: list[Value]) -> list[Value]:
-            source = e.integer(-shape.padding[0], (shape.strides[0], row), (shape.dilation[0], tap))
-            sum_up = partial(_row, e, shape, outputs, inputs, group, lane, o, c, row, source)
-            return e.when(e.inside(source, shape.image[0]), sums, sum_up)
-
-        for place, total in zip(at, e.fold(first, end, sums, line), strict=True):
-            e.store(total, e.result, place)
+        _tile(e, shape, size, row, group, first, end, o, c, tap)
     return e.finish()
 
 
-def _row(
-    e: Emitter, shape: Shape, outputs: int, inputs: int, group: Value, lane: Value, o: Value, c: Value, row: Value,
-    source: Value, sums: list[Value],
-) -> list[Value]:  # fmt: skip
-    """Emit the sum over the columns of one row: those at the borders one by one, the others in a loop."""
-    n, (height, width), (rows, columns) = shape.batch, shape.image, shape.output
-    d = e.integer(0, (shape.outputs * rows * columns * n, group), (outputs * rows * columns * n, o), (columns * n, row),
-                  (e.width, lane))  # fmt: skip
-    x = e.integer(-shape.padding[1] * n, (shape.inputs * height * width * n, group), (inputs * height * width * n, c),
-                  (width * n, source), (e.width, lane))  # fmt: skip
-    whole = [all(shape.source(1, u, t) is not None for t in range(shape.kernel[1])) for u in range(columns)]
-    first = whole.index(True) if any(whole) else columns
-    last = columns - whole[::-1].index(True) if any(whole) else columns
-    for u in range(first):
-        sums = _place(e, shape, outputs, inputs, d, x, u, None, sums)
-    if last > first:
-        sums = e.fold(first, last, sums, lambda u, sums: _place(e, shape, outputs, inputs, d, x, 0, u, sums))
-    for u in range(last, columns):
-        sums = _place(e, shape, outputs, inputs, d, x, u, None, sums)
-    return sums
+def _clear(e: Emitter, shape: Shape) -> None:
+    """Emit zeros for all weights."""
+    entries, place = shape.steps[shape.order[0]] * shape.weights[0], 0
+    for one, many in parts(entries, e.width):
+        with e.loop(0, many) as i:
+            e.store(e.zero(), e.result, e.integer(place, (one, i)), ((0, (1 << one) - 1),))
+        place += one * many
 
 
-def _place(
-    e: Emitter, shape: Shape, outputs: int, inputs: int, d: Value, x: Value, u: int, at: Value | None, sums: list[Value]
+def _tile(
+    e: Emitter, shape: Shape, size: Tile, row: Row, group: Value, first: Value, end: Value, o: Value, c: Value,
+    tap: Value,
+) -> None:  # fmt: skip
+    """Emit the sums of one tile over some rows, and add them to the result."""
+    n, steps = shape.batch, shape.steps
+    (height, width), (rows, columns) = shape.image, shape.output
+    used = size.outputs * size.inputs * shape.kernel[1]
+    d = e.integer(0, (shape.outputs * rows * columns * n, group), (size.outputs * rows * columns * n, o))
+    x = e.integer(0, (shape.inputs * height * width * n, group), (size.inputs * height * width * n, c))
+
+    def line(q: Value, sums: list[Value]) -> list[Value]:
+        source = e.integer(-shape.padding[0], (shape.strides[0], q), (shape.dilation[0], tap))
+
+        def inside(sums: list[Value]) -> list[Value]:
+            of = e.integer(0, (1, d), (columns * n, q))
+            at = e.integer(0, (1, x), (width * n, source))
+            for run in runs(blocks(row, size.span)):
+                sums = _run(e, shape, size, run, of, at, sums)
+            return sums
+
+        return e.when(e.inside(source, height), sums, inside)
+
+    sums = e.fold(first, end, [e.zero()] * (used * size.span), line)
+    to = e.integer(0, (steps["g"], group), (size.outputs * steps["o"], o), (size.inputs * steps["i"], c),
+                   (steps["h"], tap))  # fmt: skip
+    for k in range(used):
+        i, t, j = k // (shape.kernel[1] * size.outputs), k // size.outputs % shape.kernel[1], k % size.outputs
+        total = sums[k]
+        for v in range(1, size.span):
+            total = e.b.fadd(total, sums[v * used + k])
+        e.add(e.total(total), e.result, e.integer(i * steps["i"] + t * steps["w"] + j * steps["o"], (1, to)))
+
+
+def _run(
+    e: Emitter, shape: Shape, size: Tile, run: list[Block], d: Value, x: Value, sums: list[Value]
 ) -> list[Value]:
-    """Emit the multiplications of one column: of a loop, or the u-th, of which only taps inside the image count."""
-    sums, n = list(sums), shape.batch
-    (rows, columns), (height, width) = shape.output, shape.image
-    gradients = [e.load(e.arguments[0], e.integer((j * rows * columns + u) * n, (1, d), (n, at)))
-                 for j in range(outputs)]  # fmt: skip
-    for i in range(inputs):
-        for t in range(shape.kernel[1]):
-            if at is None and shape.source(1, u, t) is None:
-                continue
-            place = (i * height * width + u * shape.strides[1] + t * shape.dilation[1]) * n
-            pixel = e.load(e.arguments[1], e.integer(place, (1, x), (shape.strides[1] * n, at)))
-            for j in range(outputs):
-                k = (i * shape.kernel[1] + t) * outputs + j
-                sums[k] = e.multiply_add(sums[k], gradients[j], pixel)
+    """Emit the multiplications of a run of blocks of one row."""
+    block = run[0]
+    if len(run) == 1:
+        return _block(e, shape, size, block, e.integer(block.to, (1, d)), e.integer(block.base, (1, x)), sums)
+    far, away = run[1].base - block.base, run[1].to - block.to
+
+    def turn(j: Value, sums: list[Value]) -> list[Value]:
+        of, at = e.integer(block.to, (1, d), (away, j)), e.integer(block.base, (1, x), (far, j))
+        return _block(e, shape, size, block, of, at, sums)
+
+    return e.fold(0, len(run), sums, turn)
+
+
+def _block(e: Emitter, shape: Shape, size: Tile, block: Block, d: Value, x: Value, sums: list[Value]) -> list[Value]:
+    """Emit the multiplications of one block, each vector of which has sums of its own."""
+    sums, taps = list(sums), shape.kernel[1]
+    used = size.outputs * size.inputs * taps
+    gradients = [[e.load(e.arguments[0], e.integer(j * shape.output[0] * shape.output[1] * shape.batch, (1, d)), pieces)
+                  for j in range(size.outputs)] for pieces in block.writes]  # fmt: skip
+    for i in range(size.inputs):
+        at, held = e.integer(i * shape.image[0] * shape.image[1] * shape.batch, (1, x)), {}
+        for v, tap, pieces in block.reads:
+            if pieces not in held:
+                held[pieces] = e.load(e.arguments[1], at, pieces)
+            for j in range(size.outputs):
+                k = v * used + (i * taps + tap) * size.outputs + j
+                sums[k] = e.multiply_add(sums[k], gradients[v][j], held[pieces])
     return sums

@@ -18,7 +18,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedloom.kernels.convolution import convolve
-from fedloom.kernels.lanes import Broadcast, Lanes, padded_size, plain, to_lanes
+from fedloom.kernels.lanes import Broadcast, Lanes, plain, to_lanes
 from fedloom.kernels.plan import pays
 from fedloom.kernels.shape import Shape
 from fedloom.tasks.convolution import ordered
@@ -28,15 +28,11 @@ from fedloom.tasks.rewriting import Rule, done, jaxprs
 if TYPE_CHECKING:
     pass
 
-SAFE = {
-    "add", "sub", "mul", "max", "min", "neg", "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor",
-    "abs", "sign", "tanh", "logistic", "erf", "exp", "square", "stop_gradient", "convert_element_type", "copy",
-    "copy_p", "add_any", "integer_pow", "sin", "cos", "floor", "ceil", "round", "clamp", "is_finite",
-}  # fmt: skip
-"""Element-wise operations whose result is finite for the zeros of padding."""
-ELEMENTWISE = SAFE | {
-    "div", "log", "log1p", "expm1", "sqrt", "rsqrt", "pow", "rem", "cbrt", "atan2", "nextafter", "exp2", "erf_inv",
-    "erfc", "sinh", "cosh",
+ELEMENTWISE = {
+    "add", "sub", "mul", "div", "max", "min", "neg", "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not",
+    "xor", "abs", "sign", "tanh", "logistic", "erf", "exp", "square", "stop_gradient", "convert_element_type", "copy",
+    "copy_p", "add_any", "integer_pow", "sin", "cos", "floor", "ceil", "round", "clamp", "is_finite", "log", "log1p",
+    "expm1", "sqrt", "rsqrt", "pow", "rem", "cbrt", "atan2", "nextafter", "exp2", "erf_inv", "erfc", "sinh", "cosh",
 }  # fmt: skip
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 
@@ -109,11 +105,13 @@ def shape_of(params: dict[str, Any], x: Any, w: Any) -> Shape | None:
                    in zip(image, padding, taps, strides, dilation, strict=True))  # fmt: skip
     if min(output) < 1 or min(*image, *taps, sizes[0], sizes[-1], kernel[-1]) < 1:
         return None
+    names = dict(zip(weights, ["w", "i", "o"] if rank == 1 else ["h", "w", "i", "o"], strict=True))
     shape = Shape(
-        padded_size(sizes[0]), (sizes[-1], kernel[-1]), _pair(image), _pair(taps), _pair(strides),
+        sizes[0], (sizes[-1], kernel[-1]), _pair(image), _pair(taps), _pair(strides),
         _pair(low for low, _ in padding), _pair(output), _pair(dilation), how.groups,
+        "h" * (rank == 1) + "".join(names[axis] for axis in range(rank + 2)),
     )  # fmt: skip
-    return shape if pays(shape, sizes[0]) else None
+    return shape if pays(shape) else None
 
 
 def _pair(values: Iterable[int]) -> tuple[int, int]:
@@ -128,14 +126,12 @@ def _convolution(params: dict[str, Any], given: list[Any]) -> list[Any] | None:
     shape = shape_of(params, dtyped, w)
     if shape is None:
         return None
-    _, ((n, *places, c), weights, (out_n, *out_places, out_c)) = ordered(params)
+    _, ((n, *places, c), _, (out_n, *out_places, out_c)) = ordered(params)
     images = to_lanes(x, (c, *places, n))
     flat = images.array.reshape(shape.channels[0], *shape.image, -1)
-    kernel = w.transpose(weights)
-    kernel = kernel.reshape(*shape.kernel, *kernel.shape[-2:])
-    found = convolve(shape, flat, kernel)
+    found = convolve(shape, flat, w.reshape(shape.weights))
     sizes = shape.output[2 - len(places) :]
-    return [Lanes(found.reshape(shape.channels[1], *sizes, -1), (out_c, *out_places, out_n), images.batch)]
+    return [Lanes(found.reshape(shape.channels[1], *sizes, -1), (out_c, *out_places, out_n))]
 
 
 def _broadcast(params: dict[str, Any], given: list[Any]) -> list[Any] | None:
@@ -146,8 +142,6 @@ def _broadcast(params: dict[str, Any], given: list[Any]) -> list[Any] | None:
 def _elementwise(equation: Any, given: list[Any]) -> list[Any] | None:
     """Compute an element-wise operation in the kernels' order."""
     first = max((value for value in given if isinstance(value, Lanes)), key=lambda value: value.array.size)
-    if first.is_padded and equation.primitive.name not in SAFE:
-        return None
     if not all(_fits(value, first) for value in given):
         return None
     arrays = [v if _is_scalar(v) else to_lanes(v, first.order).array for v in given]
@@ -174,7 +168,7 @@ def _with_own_derivative(equation: Any, given: list[Any]) -> list[Any] | None:
     if len(given) == 1 and is_relu(inner.jaxpr):
         return [first.like(jax.nn.relu(first.array))]
     alike = all(_is_scalar(value) or value.shape == first.shape for value in given)
-    if first.is_padded or not is_elementwise(inner.jaxpr) or not alike:
+    if not is_elementwise(inner.jaxpr) or not alike:
         return None
     flat = [v if _is_scalar(v) else to_lanes(v, first.order).array.reshape(first.shape) for v in given]
     found = done(equation, flat, {}, (1,) * len(flat))
@@ -202,16 +196,11 @@ def _reduce(equation: Any, given: list[Any]) -> list[Any] | None:
     """Reduce over some axes: over places before images, so that the sums run along vectors."""
     [x], params = given, equation.params
     gone = set(params["axes"])
-    keeps_batch = x.order[-1] not in gone
-    array = x.array if keeps_batch else x.unpadded()
     within = tuple(i for i, axis in enumerate(x.order[:-1]) if axis in gone)
-    if within:
-        array = equation.primitive.bind(array, **{**params, "axes": within})
-    left = [axis for axis in x.order if axis not in gone]
-    if keeps_batch:
-        array = array[..., : x.batch]
-    else:
+    array = equation.primitive.bind(x.array, **{**params, "axes": within}) if within else x.array
+    if x.order[-1] in gone:
         array = equation.primitive.bind(array, **{**params, "axes": (array.ndim - 1,)})
+    left = [axis for axis in x.order if axis not in gone]
     return [array.transpose(np.argsort(left))]
 
 
@@ -250,7 +239,7 @@ def _pad(equation: Any, given: list[Any]) -> list[Any] | None:
 
 def _transpose(equation: Any, given: list[Any]) -> list[Any] | None:
     [x], permutation = given, list(equation.params["permutation"])
-    return [Lanes(x.array, tuple(permutation.index(axis) for axis in x.order), x.batch)]
+    return [Lanes(x.array, tuple(permutation.index(axis) for axis in x.order))]
 
 
 def _slice(equation: Any, given: list[Any]) -> list[Any] | None:
@@ -258,7 +247,7 @@ def _slice(equation: Any, given: list[Any]) -> list[Any] | None:
     starts, limits = params["start_indices"], params["limit_indices"]
     strides = params["strides"] or (1,) * len(starts)
     last = x.order[-1]
-    if (starts[last], limits[last], strides[last]) != (0, x.batch, 1):
+    if (starts[last], limits[last], strides[last]) != (0, x.shape[last], 1):
         return None
     limits = [limits[axis] for axis in x.order[:-1]] + [x.array.shape[-1]]
     return [x.like(lax.slice(x.array, [starts[a] for a in x.order], limits, [strides[a] for a in x.order]))]
