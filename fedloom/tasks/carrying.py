@@ -198,10 +198,60 @@ def _reduce(equation: Any, given: list[Any]) -> list[Any] | None:
     gone = set(params["axes"])
     within = tuple(i for i, axis in enumerate(x.order[:-1]) if axis in gone)
     array = equation.primitive.bind(x.array, **{**params, "axes": within}) if within else x.array
-    if x.order[-1] in gone:
-        array = equation.primitive.bind(array, **{**params, "axes": (array.ndim - 1,)})
     left = [axis for axis in x.order if axis not in gone]
+    rank = sorted(left)
+    if x.order[-1] not in gone:
+        return [Lanes(array, tuple(rank.index(axis) for axis in left))]
+    array = equation.primitive.bind(array, **{**params, "axes": (array.ndim - 1,)})
     return [array.transpose(np.argsort(left))]
+
+
+def _reshape(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Reshape each image by itself, if its other axes are in the model's order or have the size 1."""
+    x, *others = given
+    new = tuple(equation.outvars[0].aval.shape)
+    last = x.order[-1]
+    within = [axis for axis in x.order[:-1] if x.shape[axis] > 1]
+    batch = _kept_axis(x.shape, new, last)
+    if others or batch is None or within != sorted(within):
+        return None
+    order = (*(axis for axis in range(len(new)) if axis != batch), batch)
+    return [Lanes(x.array.reshape([new[axis] for axis in order]), order)]
+
+
+def _kept_axis(old: tuple[int, ...], new: tuple[int, ...], axis: int) -> int | None:
+    """Return the axis that a reshape leaves alone under another number, or None.
+
+    >>> _kept_axis((8, 3, 4), (8, 12), 0), _kept_axis((3, 8, 4), (3, 8, 2, 2), 1), _kept_axis((8, 3), (24,), 0)
+    (0, 1, None)
+    """
+    before = int(np.prod(old[:axis]))
+    places = [k for k, n in enumerate(new) if n == old[axis] and int(np.prod(new[:k])) == before]
+    return places[0] if places and (old[axis] > 1 or before == 1) else None
+
+
+def _squeeze(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Drop axes of size 1, of which none is the batch."""
+    [x], gone = given, {axis % len(given[0].shape) for axis in equation.params["dimensions"]}
+    if x.order[-1] in gone:
+        return None
+    left = [axis for axis in x.order if axis not in gone]
+    sizes = [n for axis, n in zip(x.order, x.array.shape, strict=True) if axis not in gone]
+    rank = sorted(left)
+    return [Lanes(x.array.reshape(sizes), tuple(rank.index(axis) for axis in left))]
+
+
+def _repeat(equation: Any, given: list[Any]) -> list[Any] | None:
+    """Add axes before the batch, and repeat along them and along axes of size 1."""
+    x, *others = given
+    shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
+    batch = axes[x.order[-1]]
+    if others or shape[batch] != x.array.shape[-1]:
+        return None
+    kept = [axes[axis] for axis in x.order[:-1]]
+    order = (*(axis for axis in range(len(shape)) if axis not in axes), *kept, batch)
+    places = [order.index(axes[axis]) for axis in x.order]
+    return [Lanes(lax.broadcast_in_dim(x.array, [shape[axis] for axis in order], places), order)]
 
 
 def _windows(equation: Any, given: list[Any]) -> list[Any] | None:
@@ -256,6 +306,9 @@ def _slice(equation: Any, given: list[Any]) -> list[Any] | None:
 CARRIED: dict[str, Callable[[Any, list[Any]], list[Any] | None]] = {
     **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduce),
     **dict.fromkeys(("reduce_window_max", "reduce_window_sum", "reduce_window_min"), _windows),
+    "broadcast_in_dim": _repeat,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
     "concatenate": _concatenate,
     "pad": _pad,
     "transpose": _transpose,
