@@ -17,6 +17,7 @@ import fedloom.kernels.processor as processor
 from fedloom.data.files import replacing
 from fedloom.errors import DataError
 from fedloom.kernels.gather import forward, image_gradient
+from fedloom.kernels.pooling import pool, spread
 from fedloom.kernels.shape import Shape
 from fedloom.kernels.weight_gradient import weight_gradient
 from fedloom.settings import cache_folder
@@ -26,6 +27,8 @@ KINDS: dict[str, Callable[[str, Shape, int], str]] = {
     "forward": forward,
     "image_gradient": image_gradient,
     "weight_gradient": weight_gradient,
+    "pool": pool,
+    "spread": spread,
 }
 FORMAT = 2  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
 DIGEST = 32  # bytes of a SHA-256

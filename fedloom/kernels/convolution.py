@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 
-from fedloom.kernels.compiler import target
+from fedloom.kernels.call import call
 from fedloom.kernels.models import for_each_model
 from fedloom.kernels.shape import Shape
 
@@ -29,21 +28,15 @@ def convolve(shape: Shape, x: Images, w: Weights) -> Images:
 
 
 def _forward(shape: Shape, x: Images, w: Weights) -> Images:
-    return _call("forward", shape, (shape.channels[1], *shape.output, shape.batch), x, w)
+    return call("forward", shape, (shape.channels[1], *shape.output, shape.batch), x, w)
 
 
 def _image_gradient(shape: Shape, d: Images, w: Weights) -> Images:
-    return _call("image_gradient", shape, (shape.channels[0], *shape.image, shape.batch), d, w)
+    return call("image_gradient", shape, (shape.channels[0], *shape.image, shape.batch), d, w)
 
 
 def _weight_gradient(shape: Shape, d: Images, x: Images) -> Weights:
-    return _call("weight_gradient", shape, shape.weights, d, x)
-
-
-def _call(kind: str, shape: Shape, size: tuple[int, ...], *arrays: Array) -> Array:
-    call = jax.ffi.ffi_call(target(kind, shape), jax.ShapeDtypeStruct(size, jnp.float32))
-    found: Array = call(*arrays)
-    return found
+    return call("weight_gradient", shape, shape.weights, d, x)
 
 
 def _with_residuals(shape: Shape, x: Images, w: Weights) -> tuple[Images, tuple[Images, Weights]]:

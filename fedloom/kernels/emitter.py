@@ -18,15 +18,16 @@ Value = Any
 
 
 class Emitter:
-    """The program of one kernel: XLA's handler around a body that reads arguments and writes one result.
+    """The program of one kernel: XLA's handler around a body that reads arguments and writes results.
 
     Args:
         name: the kernel's name, unique in the process.
         arguments: how many float32 arrays it reads.
         width: the number of float32 values in a register.
+        results: how many float32 arrays it writes.
     """
 
-    def __init__(self, name: str, arguments: int, width: int) -> None:
+    def __init__(self, name: str, arguments: int, width: int, results: int = 1) -> None:
         self.name, self.width = name, width
         self.vector = ir.VectorType(FLOAT, width)
         self.module = ir.Module(name)
@@ -42,7 +43,8 @@ class Emitter:
         frame = self.function.args[0]
         self._answer_metadata(frame)
         self.arguments = [self._data(frame, interface.ARGUMENTS, i) for i in range(arguments)]
-        self.result = self._data(frame, interface.RESULTS, 0)
+        self.results = [self._data(frame, interface.RESULTS, i) for i in range(results)]
+        self.result = self.results[0]
 
     def _intrinsic(self, name: str, result: Any, *arguments: Any) -> Any:
         return ir.Function(self.module, ir.FunctionType(result, arguments), f"llvm.{name}")
@@ -147,15 +149,26 @@ class Emitter:
         """Return the condition 0 ≤ value < size."""
         return self.b.icmp_unsigned("<", value, INT(size))
 
+    def constant(self, value: float) -> Value:
+        """Return a vector of one number."""
+        return ir.Constant(self.vector, [value] * self.width)
+
     def zero(self) -> Value:
         """Return a vector of zeros."""
-        return ir.Constant(self.vector, [0.0] * self.width)
+        return self.constant(0.0)
 
-    def load(self, array: Value, offset: Value, pieces: Sequence[Piece] | None = None) -> Value:
-        """Return the vector that starts at an element, or whose pieces are counted from there; zero elsewhere."""
+    def load(self, array: Value, offset: Value, pieces: Sequence[Piece] | None = None, fill: float = 0.0) -> Value:
+        """Return the vector that starts at an element, or whose pieces are counted from there.
+
+        Args:
+            array: what is read.
+            offset: the element.
+            pieces: the lanes that are read; all by default.
+            fill: the number in the other lanes.
+        """
         if pieces is None:
             pieces = ((0, self.whole),)
-        found = self.zero()
+        found = self.constant(fill)
         for place, mask in pieces:
             at = self.b.bitcast(self.b.gep(array, [self.integer(place, (1, offset))]), self.vector.as_pointer())
             if mask == self.whole:
@@ -195,6 +208,11 @@ class Emitter:
         empty = ir.Constant(self.vector, ir.Undefined)
         first = self.b.insert_element(empty, self.b.load(self.b.gep(array, [offset])), INT32(0))
         return self.b.shuffle_vector(first, empty, ir.Constant(ir.VectorType(INT32, self.width), [0] * self.width))
+
+    def larger(self, x: Value, y: Value) -> Value:
+        """Return the condition that x is larger than y or is no number, in each lane."""
+        b = self.b
+        return b.or_(b.fcmp_ordered(">", x, y), b.fcmp_unordered("uno", x, x))
 
     def multiply_add(self, total: Value, x: Value, y: Value) -> Value:
         """Return total + x·y, rounded once."""

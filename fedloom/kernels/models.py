@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import jax
 import jax.numpy as jnp
 
 from fedloom.kernels.by_model import by_model
@@ -12,11 +13,16 @@ from fedloom.kernels.by_model import by_model
 if TYPE_CHECKING:
     from jaxtyping import Array
 
+T = TypeVar("T")
 
-def for_each_model(function: Callable[..., Array], *arrays: Array) -> Array:
+
+def for_each_model(function: Callable[..., T], *arrays: Array) -> T:
     """Return the function of the arrays; under ``vmap``, one call for each model instead of one with another axis."""
 
-    def every(*stacked: Array) -> Array:
-        return jnp.stack([function(*one) for one in zip(*stacked, strict=True)])
+    def every(*stacked: Array) -> T:
+        found = [function(*one) for one in zip(*stacked, strict=True)]
+        together: T = jax.tree.map(lambda *each: jnp.stack(each), *found)
+        return together
 
-    return by_model(every)(*(a[None] for a in arrays))[0]
+    first: T = jax.tree.map(lambda found: found[0], by_model(every)(*(a[None] for a in arrays)))
+    return first

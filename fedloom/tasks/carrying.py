@@ -20,13 +20,14 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from fedloom.kernels.convolution import convolve
 from fedloom.kernels.lanes import Broadcast, Lanes, plain, to_lanes
 from fedloom.kernels.plan import pays
+from fedloom.kernels.pooled import pooled
 from fedloom.kernels.shape import Shape
 from fedloom.tasks.convolution import ordered
 from fedloom.tasks.pooling import MOST, Window, largest
 from fedloom.tasks.rewriting import Rule, done, jaxprs
 
 if TYPE_CHECKING:
-    pass
+    from jaxtyping import Array
 
 ELEMENTWISE = {
     "add", "sub", "mul", "div", "max", "min", "neg", "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not",
@@ -266,8 +267,34 @@ def _windows(equation: Any, given: list[Any]) -> list[Any] | None:
     is_plain = set(moved["base_dilation"]) | set(moved["window_dilation"]) == {1}
     if equation.primitive.name == "reduce_window_max" and is_plain and np.prod(moved["window_dimensions"]) <= MOST:
         sizes, strides, padding = (moved[name] for name in names[:3])
-        return [x.like(largest(Window(sizes, strides, padding), x.array))]
+        shape = _pooling_shape(x.array, sizes, strides, padding)
+        if shape is None:
+            return [x.like(largest(Window(sizes, strides, padding), x.array))]
+        found = pooled(shape, x.array.reshape(shape.channels[0], *shape.image, shape.batch))
+        return [x.like(found.reshape(equation_shape(equation, x)))]
     return [x.like(equation.primitive.bind(x.array, **{**params, **moved}))]
+
+
+def equation_shape(equation: Any, x: Lanes) -> list[int]:
+    """Return the shape of an operation's result in the kernels' order."""
+    return [equation.outvars[0].aval.shape[axis] for axis in x.order]
+
+
+def _pooling_shape(
+    x: Array, sizes: tuple[int, ...], strides: tuple[int, ...], padding: tuple[tuple[int, int], ...]
+) -> Shape | None:
+    """Return the shape of a pooling's kernel, or None if it has none."""
+    *channels, height, width, batch = x.shape if x.ndim == 4 else (x.shape[0], 1, *x.shape[1:])
+    if x.dtype != jnp.float32 or x.ndim not in (3, 4) or sizes[0] != 1 or strides[0] != 1 or padding[0] != (0, 0):
+        return None
+    kernel, steps, edges = ((*(one,) * (4 - x.ndim), *every[1:-1]) for one, every in ((1, sizes), (1, strides), ((0, 0), padding)))
+    image = (height, width)
+    output = tuple((n + sum(edge) - k) // s + 1 for n, edge, k, s in zip(image, edges, kernel, steps, strict=True))
+    if min(output) < 1:
+        return None
+    c = channels[0]
+    shape = Shape(batch, (c, c), image, _pair(kernel), _pair(steps), _pair(low for low, _ in edges), _pair(output), groups=c)
+    return shape if pays(shape) else None
 
 
 def _concatenate(equation: Any, given: list[Any]) -> list[Any] | None:
