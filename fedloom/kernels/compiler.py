@@ -16,6 +16,7 @@ import fedloom.kernels.interface as interface
 import fedloom.kernels.processor as processor
 from fedloom.data.files import replacing
 from fedloom.errors import DataError
+from fedloom.kernels.cell import Cell, cell_backward, cell_forward
 from fedloom.kernels.gather import forward, image_gradient
 from fedloom.kernels.pooling import pool, spread
 from fedloom.kernels.shape import Shape
@@ -23,12 +24,14 @@ from fedloom.kernels.weight_gradient import weight_gradient
 from fedloom.settings import cache_folder
 from fedloom.version import VERSION
 
-KINDS: dict[str, Callable[[str, Shape, int], str]] = {
+KINDS: dict[str, Callable[[str, Any, int], str]] = {
     "forward": forward,
     "image_gradient": image_gradient,
     "weight_gradient": weight_gradient,
     "pool": pool,
     "spread": spread,
+    "cell_forward": cell_forward,
+    "cell_backward": cell_backward,
 }
 FORMAT = 2  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
 DIGEST = 32  # bytes of a SHA-256
@@ -37,7 +40,7 @@ ALIVE: list[Any] = []
 
 
 @cache
-def target(kind: str, shape: Shape) -> str:
+def target(kind: str, shape: Shape | Cell) -> str:
     """Return the name under which JAX calls a kernel, which is compiled and registered first."""
     width = processor.width()
     name = f"fedloom_{kind}_{FORMAT}_{width}_{shape}"
