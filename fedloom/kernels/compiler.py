@@ -16,9 +16,10 @@ import fedloom.kernels.interface as interface
 import fedloom.kernels.processor as processor
 from fedloom.data.files import replacing
 from fedloom.errors import DataError
-from fedloom.kernels.cell import Cell, cell_backward, cell_forward
+from fedloom.kernels.cell import Cell, cell_backward, cell_forward, cell_weights
 from fedloom.kernels.gather import forward, image_gradient
 from fedloom.kernels.pooling import pool, spread
+from fedloom.kernels.product import Product, transposed_product
 from fedloom.kernels.shape import Shape
 from fedloom.kernels.weight_gradient import weight_gradient
 from fedloom.settings import cache_folder
@@ -32,6 +33,8 @@ KINDS: dict[str, Callable[[str, Any, int], str]] = {
     "spread": spread,
     "cell_forward": cell_forward,
     "cell_backward": cell_backward,
+    "cell_weights": cell_weights,
+    "transposed_product": transposed_product,
 }
 FORMAT = 2  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
 DIGEST = 32  # bytes of a SHA-256
@@ -40,7 +43,7 @@ ALIVE: list[Any] = []
 
 
 @cache
-def target(kind: str, shape: Shape | Cell) -> str:
+def target(kind: str, shape: Shape | Cell | Product) -> str:
     """Return the name under which JAX calls a kernel, which is compiled and registered first."""
     width = processor.width()
     name = f"fedloom_{kind}_{FORMAT}_{width}_{shape}"

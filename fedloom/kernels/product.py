@@ -1,0 +1,113 @@
+"""Product: tiles of matrix products whose sums stay in registers, and the kernel of a product Aᵀ·B."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fedloom.kernels.emitter import INT, Emitter, Value
+from fedloom.kernels.rows import Piece
+
+SUMS = {16: 24, 8: 8}
+"""Width → the sums that fit into registers beside what is multiplied."""
+VECTORS = {16: 4, 8: 2}
+"""Width → the vectors of a row of a tile."""
+BLOCK = 64
+"""Rows of A and B that are read before the sums of a tile are written."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """C = Aᵀ·B of A (rows, left) and B (rows, right)."""
+
+    rows: int
+    left: int
+    right: int
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.left}x{self.right}"
+
+
+def transposed_product(name: str, shape: Product, width: int) -> str:
+    """Return the program: A, B → Aᵀ·B."""
+    e = Emitter(name, 2, width)
+    _clear(e, shape.left * shape.right)
+    with e.loop(0, shape.rows, BLOCK) as first:
+        end = e.integer(BLOCK, (1, first))
+        end = e.b.select(e.b.icmp_signed("<", end, INT(shape.rows)), end, INT(shape.rows))
+        for column, pieces in column_tiles(e, shape.right):
+            for row, many in tiles(e, shape.left, SUMS[width] // len(pieces)):
+                _tile(e, shape, first, end, row, many, column, pieces)
+    return e.finish()
+
+
+def _clear(e: Emitter, size: int) -> None:
+    with e.loop(0, size // e.width * e.width, e.width) as i:
+        e.store(e.zero(), e.result, i)
+    if size % e.width:
+        e.store(e.zero(), e.result, INT(size // e.width * e.width), part(size % e.width))
+
+
+def _tile(
+    e: Emitter, shape: Product, first: Value, end: Value, row: Value, many: int, column: Value,
+    pieces: list[tuple[Piece, ...] | None],
+) -> None:  # fmt: skip
+    """Emit the sums of one tile over some rows, and add them to the result."""
+    left, right = e.arguments
+    places = [e.integer(r * shape.right + v * e.width, (shape.right, row), (1, column))
+              for r in range(many) for v in range(len(pieces))]  # fmt: skip
+    sums = [e.load(e.result, at, pieces[i % len(pieces)]) for i, at in enumerate(places)]
+    rows = lambda k: [e.broadcast(left, e.integer(r, (shape.left, k), (1, row))) for r in range(many)]  # noqa: E731
+    columns = lambda k: [e.load(right, e.integer(v * e.width, (shape.right, k), (1, column)), p)  # noqa: E731
+                         for v, p in enumerate(pieces)]  # fmt: skip
+    for i, total in enumerate(multiply(e, sums, first, end, rows, columns)):
+        e.store(total, e.result, places[i], pieces[i % len(pieces)])
+
+
+def multiply(
+    e: Emitter,
+    sums: list[Value],
+    start: int | Value,
+    stop: int | Value,
+    rows: Callable[[Value], list[Value]],
+    columns: Callable[[Value], list[Value]],
+) -> list[Value]:
+    """Emit sums[r, v] += Σₖ rows(k)[r] · columns(k)[v], k from start to stop."""
+
+    def turn(k: Value, sums: list[Value]) -> list[Value]:
+        right = columns(k)
+        return [e.multiply_add(total, left, vector) for left, row in zip(rows(k), parts(sums, len(right)), strict=True)
+                for total, vector in zip(row, right, strict=True)]  # fmt: skip
+
+    return e.fold(start, stop, sums, turn)
+
+
+def parts(values: list[Value], size: int) -> list[list[Value]]:
+    """Return a list in parts of a size."""
+    return [values[i : i + size] for i in range(0, len(values), size)]
+
+
+def part(lanes: int) -> tuple[Piece, ...]:
+    """Return the first lanes of a vector."""
+    return ((0, (1 << lanes) - 1),)
+
+
+def tiles(e: Emitter, many: int, most: int) -> Iterator[tuple[Value, int]]:
+    """Emit loops over tiles of about the same size, and yield the first of each and how many there are."""
+    size = -(-many // -(-many // most))
+    with e.loop(0, many // size * size, size) as first:
+        yield first, size
+    if many % size:
+        yield INT(many // size * size), many % size
+
+
+def column_tiles(
+    e: Emitter, columns: int, most: int | None = None
+) -> Iterator[tuple[Value, list[tuple[Piece, ...] | None]]]:
+    """Emit loops over some vectors of columns, and yield the first column and which lanes of each vector there are."""
+    whole, left = divmod(columns, e.width)
+    if whole:
+        for first, many in tiles(e, whole, most or VECTORS[e.width]):
+            yield e.integer(0, (e.width, first)), [None] * many
+    if left:
+        yield INT(whole * e.width), [part(left)]
