@@ -24,7 +24,7 @@ from fedloom.kernels.pooled import pooled
 from fedloom.kernels.shape import Shape
 from fedloom.tasks.convolution import ordered
 from fedloom.tasks.pooling import MOST, Window, largest
-from fedloom.tasks.rewriting import Rule, done, jaxprs
+from fedloom.tasks.rewriting import Rule, done, jaxprs, rule_of
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -72,7 +72,7 @@ def _one(equation: Any, given: list[Any], rules: Mapping[str, Rule]) -> list[Any
         return _convolution(equation.params, given)
     if name == "broadcast_in_dim" and not isinstance(given[0], Lanes) and len(equation.params["shape"]) > 2:
         return _broadcast(equation.params, given)
-    if name in CALLS and _concerns(equation, given):
+    if name in CALLS and rule_of(equation, rules) is None and _concerns(equation, given):
         inner = equation.params[CALLS[name]]
         return evaluate(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ()), given, rules)
     if not any(isinstance(value, Lanes) for value in given):

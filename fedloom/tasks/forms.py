@@ -21,7 +21,8 @@ from fedloom.tasks.convolve import convolve
 from fedloom.tasks.inputs import is_integer
 from fedloom.tasks.layers import SMALL, fused
 from fedloom.tasks.pooling import MOST, Window, largest
-from fedloom.tasks.rewriting import Operation, Rule, evaluate, jaxprs
+from fedloom.tasks.recurrence import layer_name
+from fedloom.tasks.rewriting import CALL, Operation, Rule, evaluate, jaxprs, rule_of
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree
@@ -50,10 +51,12 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
-    if not has_convolution(traced.jaxpr) or devices()[0].platform != "cpu":
+    convolves, recurs = has_convolution(traced.jaxpr), has_lstm(traced.jaxpr)
+    if not (convolves or recurs) or devices()[0].platform != "cpu":
         return evaluate(traced, inputs, RULES)
     if why := processor.reason():
-        say_missing(why)
+        say_missing("Convolutions" if convolves else "LSTM layers", why)
+    if why or not convolves:
         return evaluate(traced, inputs, RULES)
     import fedloom.tasks.carrying as carrying  # needs llvmlite
 
@@ -63,15 +66,20 @@ def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
 
 
 @cache
-def say_missing(why: str) -> None:
-    """Say once why convolutions are slower than they could be; nothing if a user has turned kernels off."""
+def say_missing(what: str, why: str) -> None:
+    """Say once why a part of a model is slower than it could be; nothing if a user has turned kernels off."""
     if not why.startswith(processor.SWITCH):
-        console.print(f"[dim]Convolutions run without fedloom's kernels: {why}.[/dim]", soft_wrap=True, highlight=False)
+        console.print(f"[dim]{what} run without fedloom's kernels: {why}.[/dim]", soft_wrap=True, highlight=False)
 
 
 def has_convolution(traced: Jaxpr) -> bool:
     """Return True if a traced function convolves."""
     return any(e.primitive.name == "conv_general_dilated" or any(map(has_convolution, jaxprs(e))) for e in traced.eqns)
+
+
+def has_lstm(traced: Jaxpr) -> bool:
+    """Return True if a traced function has an LSTM layer of PyTorch."""
+    return any(rule_of(e, LSTMS) is not None or any(map(has_lstm, jaxprs(e))) for e in traced.eqns)
 
 
 def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Callable[..., Any]:
@@ -143,7 +151,28 @@ def _product(operation: Operation, x: Array, w: Array) -> Array:
     return lax.platform_dependent(x, w, cpu=partial(fused, transposed), default=matmul)
 
 
+def _lstm(back: bool, batch_first: bool, operation: Operation, x: Array, h: Array, c: Array, *weights: Array) -> Any:  # noqa: ARG001
+    """An LSTM layer without projection, on a CPU that kernels are for."""
+    arrays = (x, h, c, *weights)
+    plain = len(weights) in (2, 4) and all(a.dtype == jnp.float32 for a in arrays) and 0 not in x.shape
+    if not plain or devices()[0].platform != "cpu" or not processor.width():
+        return NotImplemented
+    from fedloom.kernels.lstm import lstm  # needs llvmlite
+
+    wi, wh, *biases = weights
+    b = biases[0] + biases[1] if biases else jnp.zeros(len(wi), x.dtype)
+    out, last = lstm(x, h, c, wi, wh, b, back, batch_first)
+    end = 0 if back else -1
+    return out, out[:, end] if batch_first else out[end], last
+
+
+LSTMS: dict[str, Rule] = {
+    f"{CALL}{layer_name('lstm', back, batch_first)}": partial(_lstm, back, batch_first)
+    for back in (False, True)
+    for batch_first in (False, True)
+}
 RULES: dict[str, Rule] = {
+    **LSTMS,
     "attention": lambda operation, *arrays: fastest(*arrays, **operation.params),
     "conv_general_dilated": _convolution,
     "reduce_window_max": _pooling,

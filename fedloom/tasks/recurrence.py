@@ -6,6 +6,7 @@ Left to itself torchax writes out every time step: minutes of compilation for a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -52,13 +53,44 @@ STEPS: dict[str, Step] = {"lstm": lstm, "gru": gru, "rnn_tanh": rnn_tanh, "rnn_r
 
 
 def layer(
-    step: Step, x: Float[Array, "time batch inputs"], state: State, weights: Sequence[Array], biased: bool, back: bool
-) -> tuple[Float[Array, "time batch hidden"], State]:
-    """One layer in one direction: what comes out at each time, and the state in the end.
+    kind: str, x: Array, state: State, weights: Sequence[Array], biased: bool, back: bool, batch_first: bool
+) -> tuple[Array, State]:
+    """Return what comes out of one layer in one direction at each time, and its last state.
 
-    Arguments:
+    The program has it as a call of a function with a name, by which forms.py knows it: on a CPU an LSTM has a kernel.
+
+    Args:
+        x: (batch, time, inputs) if batch_first, else (time, batch, inputs).
         weights: Wᵢ, Wₕ, their biases where there are some, and an LSTM's projection of h, where there is one.
     """
+    return named_layer(kind, biased, back, batch_first)(x, state, weights)
+
+
+@cache
+def named_layer(kind: str, biased: bool, back: bool, batch_first: bool) -> Callable[..., tuple[Array, State]]:
+    """Return a layer under its name."""
+
+    def one_layer(x: Array, state: State, weights: Sequence[Array]) -> tuple[Array, State]:
+        out, last = loop(STEPS[kind], jnp.swapaxes(x, 0, 1) if batch_first else x, state, weights, biased, back)
+        return jnp.swapaxes(out, 0, 1) if batch_first else out, last
+
+    one_layer.__name__ = layer_name(kind, back, batch_first)
+    return jax.jit(one_layer)
+
+
+def layer_name(kind: str, back: bool, batch_first: bool) -> str:
+    """Return the name of a layer in a traced program.
+
+    >>> layer_name("lstm", False, True)
+    'fedloom_lstm_batch_first'
+    """
+    return f"fedloom_{kind}" + "_back" * back + "_batch_first" * batch_first
+
+
+def loop(
+    step: Step, x: Float[Array, "time batch inputs"], state: State, weights: Sequence[Array], biased: bool, back: bool
+) -> tuple[Float[Array, "time batch hidden"], State]:
+    """Return the same, from a loop over times."""
     wi, wh, *rest = weights
     none = jnp.zeros((), x.dtype)
     bi, bh, *projection = rest if biased else [none, none, *rest]
@@ -93,19 +125,20 @@ def recurrent(
     states: tuple[Array, ...] = tuple(state) if isinstance(state, tuple | list) else (state,)
     ways = 2 if both_ways else 1
     each = len(weights) // (layers * ways)
-    h = jnp.swapaxes(x, 0, 1) if batch_first else x
+    h = x
     ends: list[State] = []
     for i in range(layers):
         found = []
         for way in range(ways):
             at = i * ways + way
             own = weights[at * each : (at + 1) * each]
-            out, end = layer(STEPS[kind], h, tuple(s[at] for s in states), own, biased, back=way == 1)
+            out, end = layer(kind, h, tuple(s[at] for s in states), own, biased, way == 1, batch_first)
             found.append(out)
             ends.append(end)
         h = jnp.concatenate(found, axis=-1)
         if training and dropout and i + 1 < layers:
-            kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1 - dropout, h.shape)
-            h = jnp.where(kept, h / (1 - dropout), 0)
+            drawn = (h.shape[1], h.shape[0], h.shape[2]) if batch_first else h.shape
+            kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1 - dropout, drawn)
+            h = jnp.where(jnp.swapaxes(kept, 0, 1) if batch_first else kept, h / (1 - dropout), 0)
     last = tuple(jnp.stack([end[j] for end in ends]) for j in range(len(states)))
-    return (jnp.swapaxes(h, 0, 1) if batch_first else h, *last)
+    return (h, *last)

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from jaxtyping import PyTree
 
 Rule = Callable[..., Any]
-"""(:class:`Operation`, its inputs) → its output, or ``NotImplemented`` where it is better left as it is."""
+"""(:class:`Operation`, its inputs) → its output (of a call: its outputs), or ``NotImplemented`` where it is better left
+as it is.
+"""
+CALL = "call of "
+"""What the names of rules begin with that are for calls of a compiled function, before the function's name."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,9 @@ def done(equation: Any, given: list[Any], rules: Mapping[str, Rule], uses: tuple
     """What one operation gives: by a rule; or, where some of those inside it have one, with those rewritten; or as it
     is. A function with a derivative of its own stays as it is.
     """
-    name = equation.primitive.name
-    operation = Operation(equation.params, uses)
-    if name in rules and (found := rules[name](operation, *given)) is not NotImplemented:
-        return [found]
+    name, rule = equation.primitive.name, rule_of(equation, rules)
+    if rule is not None and (found := rule(Operation(equation.params, uses), *given)) is not NotImplemented:
+        return list(found) if equation.primitive.multiple_results else [found]
     if name in NESTED and any(concerns(inner, rules) for inner in jaxprs(equation)):
         return NESTED[name](equation, given, rules)
     params = equation.primitive.get_bind_params(equation.params)
@@ -78,9 +81,15 @@ def done(equation: Any, given: list[Any], rules: Mapping[str, Rule], uses: tuple
     return list(found) if equation.primitive.multiple_results else [found]
 
 
+def rule_of(equation: Any, rules: Mapping[str, Rule]) -> Rule | None:
+    """Return the rule of an operation, which goes by its primitive's name, or of a call, by its function's name."""
+    name = equation.primitive.name
+    return rules.get(f"{CALL}{equation.params['name']}" if name in ("jit", "pjit") else name)
+
+
 def concerns(traced: Jaxpr, rules: Mapping[str, Rule]) -> bool:
     """Whether some operation in a traced function has a rule."""
-    return any(e.primitive.name in rules or any(concerns(inner, rules) for inner in jaxprs(e)) for e in traced.eqns)
+    return any(rule_of(e, rules) is not None or any(concerns(inner, rules) for inner in jaxprs(e)) for e in traced.eqns)
 
 
 def jaxprs(equation: Any) -> list[Jaxpr]:
