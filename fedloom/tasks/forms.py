@@ -51,11 +51,11 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
-    convolves, recurs = has_convolution(traced.jaxpr), has_lstm(traced.jaxpr)
+    convolves, recurs = has_convolution(traced.jaxpr), is_recurrent(traced.jaxpr)
     if not (convolves or recurs) or devices()[0].platform != "cpu":
         return evaluate(traced, inputs, RULES)
     if why := processor.reason():
-        say_missing("Convolutions" if convolves else "LSTM layers", why)
+        say_missing("Convolutions" if convolves else "Recurrent layers", why)
     if why or not convolves:
         return evaluate(traced, inputs, RULES)
     import fedloom.tasks.carrying as carrying  # needs llvmlite
@@ -77,9 +77,9 @@ def has_convolution(traced: Jaxpr) -> bool:
     return any(e.primitive.name == "conv_general_dilated" or any(map(has_convolution, jaxprs(e))) for e in traced.eqns)
 
 
-def has_lstm(traced: Jaxpr) -> bool:
-    """Return True if a traced function has an LSTM layer of PyTorch."""
-    return any(rule_of(e, LSTMS) is not None or any(map(has_lstm, jaxprs(e))) for e in traced.eqns)
+def is_recurrent(traced: Jaxpr) -> bool:
+    """Return True if a traced function has an LSTM or GRU layer of PyTorch."""
+    return any(rule_of(e, RECURRENT) is not None or any(map(is_recurrent, jaxprs(e))) for e in traced.eqns)
 
 
 def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Callable[..., Any]:
@@ -151,28 +151,35 @@ def _product(operation: Operation, x: Array, w: Array) -> Array:
     return lax.platform_dependent(x, w, cpu=partial(fused, transposed), default=matmul)
 
 
-def _lstm(back: bool, batch_first: bool, operation: Operation, x: Array, h: Array, c: Array, *weights: Array) -> Any:  # noqa: ARG001
-    """An LSTM layer without projection, on a CPU that kernels are for."""
-    arrays = (x, h, c, *weights)
-    plain = len(weights) in (2, 4) and all(a.dtype == jnp.float32 for a in arrays) and 0 not in x.shape
+def _recurrent(kind: str, back: bool, batch_first: bool, operation: Operation, x: Array, *others: Array) -> Any:  # noqa: ARG001
+    """A layer of PyTorch's on a CPU that kernels are for; an LSTM's with a projection of h is left as it is."""
+    state, weights = others[: STATES[kind]], others[STATES[kind] :]
+    plain = len(weights) in (2, 4) and all(a.dtype == jnp.float32 for a in (x, *others)) and 0 not in x.shape
     if not plain or devices()[0].platform != "cpu" or not processor.width():
         return NotImplemented
-    from fedloom.kernels.lstm import lstm  # needs llvmlite
+    from fedloom.kernels.recurrent import recurrent  # needs llvmlite
 
     wi, wh, *biases = weights
-    b = biases[0] + biases[1] if biases else jnp.zeros(len(wi), x.dtype)
-    out, last = lstm(x, h, c, wi, wh, b, back, batch_first)
+    of_x, of_h = biases or [jnp.zeros(len(wi), x.dtype)] * 2
+    b = of_x + of_h
+    if kind == "gru":
+        third = 2 * wh.shape[1]
+        b = jnp.concatenate([b[:third], of_x[third:], of_h[third:]])
+    out, last = recurrent(kind, x, state[0], state[-1], wi, wh, b, back, batch_first)
     end = 0 if back else -1
-    return out, out[:, end] if batch_first else out[end], last
+    return [out, out[:, end] if batch_first else out[end], last][: 1 + len(state)]
 
 
-LSTMS: dict[str, Rule] = {
-    f"{CALL}{layer_name('lstm', back, batch_first)}": partial(_lstm, back, batch_first)
+STATES = {"lstm": 2, "gru": 1}
+"""Recurrent layer that has kernels → how many arrays are its state."""
+RECURRENT: dict[str, Rule] = {
+    f"{CALL}{layer_name(kind, back, batch_first)}": partial(_recurrent, kind, back, batch_first)
+    for kind in STATES
     for back in (False, True)
     for batch_first in (False, True)
 }
 RULES: dict[str, Rule] = {
-    **LSTMS,
+    **RECURRENT,
     "attention": lambda operation, *arrays: fastest(*arrays, **operation.params),
     "conv_general_dilated": _convolution,
     "reduce_window_max": _pooling,
