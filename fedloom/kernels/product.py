@@ -14,6 +14,8 @@ VECTORS = {16: 4, 8: 2}
 """Width → the vectors of a row of a tile."""
 BLOCK = 64
 """Rows of A and B that are read before the sums of a tile are written."""
+Columns = tuple[Value, list[tuple[Piece, ...] | None]]
+"""The first of some columns, and of each vector from there on the lanes that there are; None if all."""
 
 
 @dataclass(frozen=True)
@@ -31,37 +33,37 @@ class Product:
 def transposed_product(name: str, shape: Product, width: int) -> str:
     """Return the program: A, B → Aᵀ·B."""
     e = Emitter(name, 2, width)
-    _clear(e, shape.left * shape.right)
-    with e.loop(0, shape.rows, BLOCK) as first:
+    _block(e, shape, INT(0), INT(min(BLOCK, shape.rows)), fresh=True)
+    with e.loop(BLOCK, shape.rows, BLOCK) as first:
         end = e.integer(BLOCK, (1, first))
         end = e.b.select(e.b.icmp_signed("<", end, INT(shape.rows)), end, INT(shape.rows))
-        for column, pieces in column_tiles(e, shape.right):
-            for row, many in tiles(e, shape.left, SUMS[width] // len(pieces)):
-                _tile(e, shape, first, end, row, many, column, pieces)
+        _block(e, shape, first, end, fresh=False)
     return e.finish()
 
 
-def _clear(e: Emitter, size: int) -> None:
-    with e.loop(0, size // e.width * e.width, e.width) as i:
-        e.store(e.zero(), e.result, i)
-    if size % e.width:
-        e.store(e.zero(), e.result, INT(size // e.width * e.width), part(size % e.width))
+def _block(e: Emitter, shape: Product, first: Value, end: Value, fresh: bool) -> None:
+    """Emit the sums over some rows; the first ones begin at zero, the others at what is there."""
+    for column, pieces in column_tiles(e, shape.right):
+        for row, many in tiles(e, shape.left, SUMS[e.width] // len(pieces)):
+            of = [(r, v) for r in range(many) for v in range(len(pieces))]
+            places = [e.integer(r * shape.right + v * e.width, (shape.right, row), (1, column)) for r, v in of]
+            sums = [e.zero() if fresh else e.load(e.result, at, pieces[v])
+                    for at, (_, v) in zip(places, of, strict=True)]  # fmt: skip
+            found = _summed(e, shape, (first, end), (row, many), (column, pieces), sums)
+            for at, (_, v), total in zip(places, of, found, strict=True):
+                e.store(total, e.result, at, pieces[v])
 
 
-def _tile(
-    e: Emitter, shape: Product, first: Value, end: Value, row: Value, many: int, column: Value,
-    pieces: list[tuple[Piece, ...] | None],
-) -> None:  # fmt: skip
-    """Emit the sums of one tile over some rows, and add them to the result."""
-    left, right = e.arguments
-    places = [e.integer(r * shape.right + v * e.width, (shape.right, row), (1, column))
-              for r in range(many) for v in range(len(pieces))]  # fmt: skip
-    sums = [e.load(e.result, at, pieces[i % len(pieces)]) for i, at in enumerate(places)]
+def _summed(
+    e: Emitter, shape: Product, between: tuple[Value, Value], lines: tuple[Value, int], vectors: Columns,
+    sums: list[Value],
+) -> list[Value]:  # fmt: skip
+    """Emit the sums of one tile."""
+    (left, right), (row, many), (column, pieces) = e.arguments, lines, vectors
     rows = lambda k: [e.broadcast(left, e.integer(r, (shape.left, k), (1, row))) for r in range(many)]  # noqa: E731
     columns = lambda k: [e.load(right, e.integer(v * e.width, (shape.right, k), (1, column)), p)  # noqa: E731
                          for v, p in enumerate(pieces)]  # fmt: skip
-    for i, total in enumerate(multiply(e, sums, first, end, rows, columns)):
-        e.store(total, e.result, places[i], pieces[i % len(pieces)])
+    return multiply(e, sums, *between, rows, columns)
 
 
 def multiply(
@@ -101,10 +103,8 @@ def tiles(e: Emitter, many: int, most: int) -> Iterator[tuple[Value, int]]:
         yield INT(many // size * size), many % size
 
 
-def column_tiles(
-    e: Emitter, columns: int, most: int | None = None
-) -> Iterator[tuple[Value, list[tuple[Piece, ...] | None]]]:
-    """Emit loops over some vectors of columns, and yield the first column and which lanes of each vector there are."""
+def column_tiles(e: Emitter, columns: int, most: int | None = None) -> Iterator[Columns]:
+    """Emit loops over tiles of vectors of columns; columns that fill no vector are a tile of their own."""
     whole, left = divmod(columns, e.width)
     if whole:
         for first, many in tiles(e, whole, most or VECTORS[e.width]):
