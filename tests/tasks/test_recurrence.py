@@ -3,6 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fedloom.kernels.processor as processor
+from fedloom.kernels.processor import reason
 from fedloom.tasks import from_torch
 from fedloom.tasks.task import Variables
 
@@ -64,3 +66,45 @@ def test_the_program_does_not_grow_with_the_sequence() -> None:
     model = task.init(jax.random.key(0))
     sizes = [len(jax.make_jaxpr(task.outputs)(model, jnp.zeros((2, n), jnp.int32)).eqns) for n in (3, 30)]
     assert sizes[0] == sizes[1]
+
+
+@pytest.mark.skipif(bool(reason()), reason="kernels cannot be used")
+@pytest.mark.parametrize(("kind", "uses"), [("lstm", True), ("gru", True), ("projected", False), ("rnn", False)])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_lstms_and_grus_have_kernels(kind: str, uses: bool) -> None:
+    made, options = KINDS[kind]
+    task = from_torch(Reader(made, **options), loss="next_token")
+    program = str(jax.make_jaxpr(task.outputs)(task.init(jax.random.key(0)), jnp.asarray(X)))
+    assert ("ffi_call" in program) == uses
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_without_kernels_the_results_are_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, options = KINDS[kind]
+    task = from_torch(Reader(made, **options), loss="next_token")
+    model = task.init(jax.random.key(0))
+    fast = task.outputs(model, jnp.asarray(X))
+    monkeypatch.setattr(processor, "width", lambda: 0)
+    np.testing.assert_allclose(task.outputs(model, jnp.asarray(X)), fast, atol=1e-6)
+
+
+class Listener(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv1d(2, 8, 3, padding=1)
+        self.layer = torch.nn.LSTM(8, 5, batch_first=True)
+        self.output = torch.nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.output(self.layer(torch.relu(self.convolution(x)).transpose(1, 2))[1][0][0])
+
+
+def test_a_convolution_before_an_lstm() -> None:
+    torch.manual_seed(0)
+    module, x = Listener(), np.random.default_rng(0).standard_normal((16, 2, 8), np.float32)
+    task = from_torch(module)
+    model = task.init(jax.random.key(0))
+    program = str(jax.make_jaxpr(task.outputs)(model, jnp.asarray(x)))
+    assert program.count("ffi_call") >= (0 if reason() else 3)
+    wanted = module(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(task.outputs(model, jnp.asarray(x)), wanted, atol=1e-6)

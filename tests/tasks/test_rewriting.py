@@ -104,3 +104,14 @@ def test_several_experiments_side_by_side() -> None:
 def test_whether_a_traced_function_is_concerned() -> None:
     traced = [jax.make_jaxpr(f)(X).jaxpr for f in (jnp.cos, scanned)]
     assert [concerns(inner, RULES) for inner in traced] == [False, True]
+
+
+def test_a_compiled_function_is_done_by_the_rule_of_its_name() -> None:
+    @jax.jit
+    def both(x):
+        return x + 1, x + 2
+
+    rules = {"call of both": lambda operation, x: [x * 3, x * 4]}  # noqa: ARG005
+    inside = lambda x: jax.jit(lambda x: sum(both(x)))(x)  # noqa: E731
+    assert (rewritten(inside, rules)(X) == 7 * X).all()
+    assert (rewritten(inside, {"call of neither": rules["call of both"]})(X) == 2 * X + 3).all()
