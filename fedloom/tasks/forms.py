@@ -78,7 +78,7 @@ def has_convolution(traced: Jaxpr) -> bool:
 
 
 def is_recurrent(traced: Jaxpr) -> bool:
-    """Return True if a traced function has an LSTM or GRU layer of PyTorch."""
+    """Return True if a traced function has an LSTM or GRU layer of PyTorch or Keras."""
     return any(rule_of(e, RECURRENT) is not None or any(map(is_recurrent, jaxprs(e))) for e in traced.eqns)
 
 
@@ -152,7 +152,7 @@ def _product(operation: Operation, x: Array, w: Array) -> Array:
 
 
 def _recurrent(kind: str, back: bool, batch_first: bool, operation: Operation, x: Array, *others: Array) -> Any:  # noqa: ARG001
-    """A layer of PyTorch's on a CPU that kernels are for; an LSTM's with a projection of h is left as it is."""
+    """An LSTM or GRU layer on a CPU that kernels are for; an LSTM with a projection of h is left as it is."""
     state, weights = others[: STATES[kind]], others[STATES[kind] :]
     plain = len(weights) in (2, 4) and all(a.dtype == jnp.float32 for a in (x, *others)) and 0 not in x.shape
     if not plain or devices()[0].platform != "cpu" or not processor.width():

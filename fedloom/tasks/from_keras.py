@@ -15,6 +15,7 @@ from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
 from fedloom.tasks.keras_norms import norms
+from fedloom.tasks.keras_recurrence import recurrences
 from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.replacing import replaced
@@ -82,7 +83,7 @@ def from_keras(
         seed, many = jax.random.key(0) if key is None else key, len(rest) - len(kept)
         seeds, now = iter(jax.random.bits(seed, (many, 2), jnp.uint32)), as_before(state, types)
         given = [now[slots[id(v)]] if id(v) in slots else next(seeds) for v in rest]
-        with replaced(norms()):
+        with replaced({**norms(), **recurrences()}):
             outputs, after, penalties = model.stateless_call(
                 [params[n] for n in names], given, x, training=key is not None, return_losses=True
             )
