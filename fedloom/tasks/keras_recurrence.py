@@ -31,7 +31,7 @@ def recurrences() -> dict[Method, Replacement]:
 
 
 def _inner_loop(
-    kind: str, own: type, own_cell: type, library_loop: Any, layer: Any, sequences: Any, initial_state: Any, mask: Any,
+    kind: str, own: Any, own_cell: Any, library_loop: Any, layer: Any, sequences: Any, initial_state: Any, mask: Any,
     training: Any = False,
 ) -> Any:  # fmt: skip
     """Return the last output, all outputs and the last state, as Keras does."""
