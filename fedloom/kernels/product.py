@@ -95,12 +95,14 @@ def part(lanes: int) -> tuple[Piece, ...]:
 
 
 def tiles(e: Emitter, many: int, most: int) -> Iterator[tuple[Value, int]]:
-    """Emit loops over tiles of about the same size, and yield the first of each and how many there are."""
-    size = -(-many // -(-many // most))
-    with e.loop(0, many // size * size, size) as first:
-        yield first, size
-    if many % size:
-        yield INT(many // size * size), many % size
+    """Emit loops over tiles whose sizes differ by one at most, and yield the first of each and how many there are."""
+    count = -(-many // most)
+    small, larger = divmod(many, count)
+    middle = larger * (small + 1)
+    for start, stop, size in ((0, middle, small + 1), (middle, many, small)):
+        if start < stop:
+            with e.loop(start, stop, size) as first:
+                yield first, size
 
 
 def column_tiles(e: Emitter, columns: int, most: int | None = None) -> Iterator[Columns]:
