@@ -111,7 +111,7 @@ def _forward_tile(e: Emitter, cell: Cell, step: Value, unit: Value, row: Value, 
     bias, place = e.arguments[-1], cell.place(e, step, row)
     lines = [[e.load(bias, e.integer(g * cell.hidden, (e.width, unit))) for g in range(SUMS)] for _ in range(many)]
     for source, sums, done in ((e.arguments[0], cell.gates.of_x, 0), (e.results[1], cell.gates.of_h, cell.inputs)):
-        found = multiply_one(e, cell, source, (unit, place, done), [line[g] for line in lines for g in sums])
+        found = _product(e, cell, source, (unit, place, done), [line[g] for line in lines for g in sums])
         for line, new in zip(lines, parts(found, len(sums)), strict=True):
             for g, total in zip(sums, new, strict=True):
                 line[g] = total
@@ -122,9 +122,7 @@ def _forward_tile(e: Emitter, cell: Cell, step: Value, unit: Value, row: Value, 
         _write(e, cell, outputs, e.results[1], cell.place(e, e.integer(1, (1, step)), row), unit)
 
 
-def multiply_one(
-    e: Emitter, cell: Cell, source: Value, where: tuple[Value, Value, int], sums: list[Value]
-) -> list[Value]:
+def _product(e: Emitter, cell: Cell, source: Value, where: tuple[Value, Value, int], sums: list[Value]) -> list[Value]:
     """Emit the product of x (done = 0) or of h, whose weights come after those of x."""
     unit, place, done = where
     gates, size = len(cell.gates.of_x), cell.hidden if done else cell.inputs
