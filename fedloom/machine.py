@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 
 import jax
@@ -22,20 +23,24 @@ def devices() -> tuple[jax.Device, ...]:
 
     One single-threaded lane a core beats one lane over all cores, so each core is shown to JAX as a device, unless the
     user has said how many (``jax_num_cpu_devices``). JAX takes that setting only before its first computation; when it
-    comes too late fedloom says so and uses one core's worth.
+    comes too late, fedloom computes on the devices that JAX has.
     """
     _remember_compilations()
-    if jax.config.values["jax_num_cpu_devices"] >= 0:
-        return tuple(jax.devices())
-    try:
-        jax.config.update("jax_num_cpu_devices", cores())
-    except RuntimeError:
-        if jax.default_backend() == "cpu" and len(jax.devices()) < cores():
-            warn(
-                f"JAX was running on {len(jax.devices())} CPU device(s) before fedloom could ask for {cores()}: "
-                "call fedloom.engines.compiled() before any other JAX computation to use every core"
-            )
+    if jax.config.values["jax_num_cpu_devices"] < 0:
+        with suppress(RuntimeError):  # JAX has computed something already
+            jax.config.update("jax_num_cpu_devices", cores())
     return tuple(jax.devices())
+
+
+@cache
+def warn_of_idle_cores() -> None:
+    """Warn if JAX does not use every core because fedloom asked too late."""
+    found = devices()
+    if jax.config.values["jax_num_cpu_devices"] < 0 and found[0].platform == "cpu" and len(found) < cores():
+        warn(
+            f"JAX was running on {len(found)} CPU device(s) before fedloom could ask for {cores()}: "
+            "call fedloom.engines.compiled() before any other JAX computation to use every core"
+        )
 
 
 def _remember_compilations() -> None:

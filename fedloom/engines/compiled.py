@@ -18,6 +18,7 @@ from fedloom.engines.plan import SHARE, lane_bytes, plan, useful_lanes
 from fedloom.engines.program import Program
 from fedloom.engines.store import store
 from fedloom.errors import require
+from fedloom.machine import warn_of_idle_cores
 from fedloom.tasks.task import Task
 from fedloom.trees import stack
 
@@ -62,7 +63,7 @@ class Compiled:
             observed: whether it measures every client of a round before and after its work, on the client's test data.
             clock: on which machines it is to be; those that are lost or late do not count.
         """
-        machine.devices()
+        warn_of_idle_cores()
         own = "processes or ray, since the clients have code of their own"
         require(task.client is None, "engine", own, "compiled")
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
@@ -94,5 +95,5 @@ def compiled(*, devices: int | None = None, lanes: int | None = None, stream: bo
     """
     require(devices is None or devices >= 1, "devices", "at least 1", devices)
     require(lanes is None or lanes >= 1, "lanes", "at least 1", lanes)
-    machine.devices()
+    warn_of_idle_cores()
     return Compiled(devices, lanes, stream)

@@ -19,6 +19,7 @@ from fedloom.machine import devices
 from fedloom.tasks.attention import calls_of_jax, fastest
 from fedloom.tasks.convolve import convolve
 from fedloom.tasks.inputs import is_integer
+from fedloom.tasks.layer_scan import scanned
 from fedloom.tasks.layers import SMALL, fused
 from fedloom.tasks.pooling import MOST, Window, largest
 from fedloom.tasks.recurrence import layer_name
@@ -51,8 +52,10 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
+    if devices()[0].platform != "cpu":  # XLA's CPU backend takes longer to compile a scan than twelve layers
+        return evaluate(scanned(traced), inputs, RULES)
     convolves, recurs = has_convolution(traced.jaxpr), is_recurrent(traced.jaxpr)
-    if not (convolves or recurs) or devices()[0].platform != "cpu":
+    if not (convolves or recurs):
         return evaluate(traced, inputs, RULES)
     if why := processor.reason():
         say_missing("Convolutions" if convolves else "Recurrent layers", why)
