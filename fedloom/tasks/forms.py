@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from rich.console import Console
 
 import fedloom.kernels.processor as processor
+import fedloom.tasks.repeated as repeated
 from fedloom.kernels.lanes import plain
 from fedloom.machine import devices
 from fedloom.tasks.attention import calls_of_jax, fastest
@@ -53,7 +54,7 @@ def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
     if devices()[0].platform != "cpu":  # XLA's CPU backend takes longer to compile a scan than twelve layers
-        return evaluate(scanned(traced), inputs, RULES)
+        return evaluate(scanned(traced), inputs, RULES | repeated.RULES)
     convolves, recurs = has_convolution(traced.jaxpr), is_recurrent(traced.jaxpr)
     if not (convolves or recurs):
         return evaluate(traced, inputs, RULES)

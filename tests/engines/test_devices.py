@@ -26,11 +26,11 @@ def test_being_too_late_is_said() -> None:
     code = """
 import warnings, jax
 jax.devices()
-from fedloom import machine
+import fedloom.engines, fedloom.machine as machine
 machine.cores = lambda: 7
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    machine.devices()
+    fedloom.engines.compiled()
 print([str(w.message) for w in caught])
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

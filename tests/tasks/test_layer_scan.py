@@ -21,6 +21,7 @@ Params = list[dict[str, jax.Array]]
 @pytest.fixture(autouse=True)
 def small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan pays from a few operations on."""
+    monkeypatch.setattr(layer_scan, "LEAST_COUNT", 3)
     monkeypatch.setattr(layer_scan, "LEAST_SAVED", 10)
     scanned.cache_clear()
 
