@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import jax
 import numpy as np
 
@@ -11,6 +13,7 @@ from fedloom.data import FederatedData
 from fedloom.direction import require_direction
 from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.local.counting import check_steps
+from fedloom.runs.shapes import Shapes, examples, shapes_of
 from fedloom.tasks import Task
 from fedloom.tasks.activation import last
 
@@ -58,37 +61,41 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
 
 
 def measured(task: Task, data: FederatedData) -> set[str]:
-    """The metrics that the task gives for the data's examples."""
+    """Return the metrics that the task gives for the data's examples."""
     shape = data.columns["x"].shape[1:]
     fitting = f"a model for inputs of shape {shape} and {data.classes:,} classes, which {data.name} has"
     if task.classes is not None and task.classes < data.classes:
         raise ArgumentError("task", fitting, f"{task.name} for {task.classes:,} classes")
-    one, some = (
-        {name: jax.ShapeDtypeStruct((n, *c.shape[1:]), c.dtype) for name, c in data.columns.items()} for n in (1, SOME)
-    )
-    outputs, fits = task.outputs, task.fits
     try:
-        if fits and outputs:
-            first = lambda x: outputs(task.init(jax.random.key(0)), x)  # noqa: E731
-            given = jax.eval_shape(first, one["x"])
-            shapes = given.shape[1:] if hasattr(given, "shape") else jax.tree.map(lambda a: a.shape[1:], given)
-            if wrong := fits(shapes, data.columns["y"].shape[1:], data.classes):
-                told = f"{task.name} with outputs of shape {shapes}"
-                raise ArgumentError("task", f"one whose outputs are {wrong}", told)
-            if task.squashes and (act := last(first, one["x"])):
-                need = f"one that leaves the {task.squashes} to its loss, and gives logits"
-                raise ArgumentError("task", need, f"{task.name}, which ends in a {act}")
-        found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), some)
+        found = _metrics(task, shapes_of(data.columns), data.classes)
     except ArgumentError:
         raise
     except (TypeError, ValueError) as error:
         why = f"{fitting}, and given what is put in by inputs= if that is used ({str(error).splitlines()[0]})"
         raise ArgumentError("task", why, task.name) from error
-    for name, values in found.items():
+    for name, size in found.items():
         need = f"a task whose metric {name!r} has one value for each example, of shape (batch,)"
-        require(values.shape == (SOME,), "task", need, f"{task.name}, of shape {values.shape} for {SOME} examples")
-    require(not task.overall or outputs is not None, "task", "one with outputs, for metrics over a split", task.name)
+        require(size == (SOME,), "task", need, f"{task.name}, of shape {size} for {SOME} examples")
+    predicts = task.outputs is not None
+    require(not task.overall or predicts, "task", "one with outputs, for metrics over a split", task.name)
     return set(found) - {"count"}
+
+
+@lru_cache(maxsize=32)
+def _metrics(task: Task, shapes: Shapes, classes: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a task's metrics; raise an :class:`ArgumentError` if its outputs do not fit its loss."""
+    outputs, (one, some) = task.outputs, (examples(shapes, n) for n in (1, SOME))
+    if task.fits and outputs:
+        first = lambda x: outputs(task.init(jax.random.key(0)), x)  # noqa: E731
+        given = jax.eval_shape(first, one["x"])
+        size = given.shape[1:] if hasattr(given, "shape") else jax.tree.map(lambda a: a.shape[1:], given)
+        if wrong := task.fits(size, one["y"].shape[1:], classes):
+            raise ArgumentError("task", f"one whose outputs are {wrong}", f"{task.name} with outputs of shape {size}")
+        if task.squashes and (act := last(first, one["x"])):
+            need = f"one that leaves the {task.squashes} to its loss, and gives logits"
+            raise ArgumentError("task", need, f"{task.name}, which ends in a {act}")
+    found = jax.eval_shape(lambda batch: task.metrics(task.init(jax.random.key(0)), batch), some)
+    return {name: values.shape for name, values in found.items()}
 
 
 def check_part(need: Reading, own: bool, data: FederatedData) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedloom.local.sgd import OPTIMIZERS
+from fedloom.runs.shapes import Shapes, examples, shapes_of
 from fedloom.tasks import Batch, Task, Variables
 from fedloom.version import VERSION
 
@@ -28,13 +30,20 @@ LIBRARIES = ("jax", "keras", "torch", "torchax", "flax", "equinox")  # which pro
 
 
 def fingerprint(task: Task, columns: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """A hash of what a task computes of an example and its weights, gradients and constants included; and by whom that
-    was traced, for others may write the same program otherwise. The weights that it begins with do not count: a script
-    that draws them anew goes on with those that it has trained. What Python does when it is called back is not seen,
-    nor is anything but shapes where clients train by code of their own.
+    """Return a hash of what a task computes, and the versions of the libraries that traced it.
+
+    The hash covers the program of an example's loss, gradient and metrics, constants included. It does not cover the
+    weights that the task begins with, so that a script that draws them anew goes on with those that it has trained; nor
+    what Python does when the program calls it back; nor, where clients train by code of their own, anything but shapes.
     """
+    by = tracers()
+    return {"traced": by, "sha256": _hash(task, shapes_of(columns), by)}
+
+
+@lru_cache(maxsize=32)
+def _hash(task: Task, shapes: Shapes, by: str) -> str:  # noqa: ARG001
+    """Return the hash for columns of the given shapes and types; once for each task, as it is compiled once."""
     key = jax.random.key(0)
-    one = {name: jax.ShapeDtypeStruct((1, *column.shape[1:]), column.dtype) for name, column in columns.items()}
 
     def whole(variables: Variables, batch: Batch, key: Key[Array, ""]) -> Any:
         if task.client is not None:
@@ -47,8 +56,8 @@ def fingerprint(task: Task, columns: Mapping[str, np.ndarray]) -> dict[str, str]
         return jax.value_and_grad(loss, has_aux=True)(variables.params), task.metrics(variables, batch)
 
     found = hashlib.sha256()
-    feed(found.update, jax.make_jaxpr(whole)(jax.eval_shape(task.init, key), one, key))
-    return {"traced": tracers(), "sha256": found.hexdigest()}
+    feed(found.update, jax.make_jaxpr(whole)(jax.eval_shape(task.init, key), examples(shapes, 1), key))
+    return found.hexdigest()
 
 
 def optimiser(local: Any) -> str:

@@ -287,13 +287,17 @@ def _pooling_shape(
     *channels, height, width, batch = x.shape if x.ndim == 4 else (x.shape[0], 1, *x.shape[1:])
     if x.dtype != jnp.float32 or x.ndim not in (3, 4) or sizes[0] != 1 or strides[0] != 1 or padding[0] != (0, 0):
         return None
-    kernel, steps, edges = ((*(one,) * (4 - x.ndim), *every[1:-1]) for one, every in ((1, sizes), (1, strides), ((0, 0), padding)))
+    kernel, steps, edges = (
+        (*(one,) * (4 - x.ndim), *every[1:-1]) for one, every in ((1, sizes), (1, strides), ((0, 0), padding))
+    )
     image = (height, width)
     output = tuple((n + sum(edge) - k) // s + 1 for n, edge, k, s in zip(image, edges, kernel, steps, strict=True))
     if min(output) < 1:
         return None
     c = channels[0]
-    shape = Shape(batch, (c, c), image, _pair(kernel), _pair(steps), _pair(low for low, _ in edges), _pair(output), groups=c)
+    shape = Shape(
+        batch, (c, c), image, _pair(kernel), _pair(steps), _pair(low for low, _ in edges), _pair(output), groups=c
+    )
     return shape if pays(shape) else None
 
 

@@ -12,7 +12,7 @@ import pytest
 from quadratic import points, quadratic
 
 import fedloom as fl
-from fedloom.data import FederatedData
+from fedloom.data import FederatedData, Ranges
 from fedloom.errors import CheckpointError
 from fedloom.runs.fingerprint import fingerprint, optimiser
 from fedloom.runs.restore import difference
@@ -92,3 +92,21 @@ def test_a_folder_is_not_gone_on_with_by_another_optimiser_of_the_same_name(tmp_
     with pytest.raises(CheckpointError, match="with another optimiser, which is called '<lambda>' too"):
         go(lambda lr: optax.adam(3 * lr), 3)
     assert optimiser(fl.fedprox(1.0).local) == optimiser(fl.fedavg(optimizer="adam").local) == ""
+
+
+def test_the_second_run_of_a_task_traces_nothing() -> None:
+    """The user's function is called while the first run is prepared, and never again."""
+    calls = []
+
+    def forward(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        calls.append(x.shape)
+        return x @ params["w"]
+
+    task = fl.tasks.from_function(lambda key: {"w": jax.random.normal(key, (4, 3))}, forward)
+    x, y = np.zeros((12, 4), np.float32), np.zeros(12, np.int32)
+    parts = {"train": Ranges(np.array([0, 4], np.int32), np.array([4, 4], np.int32))}
+    data = FederatedData("blank", {"x": x, "y": y}, 3, np.arange(8, dtype=np.int32), parts, {"test": np.arange(8, 12)})
+    for first in (True, False):
+        fl.run(data, task, fl.fedavg(fraction=1.0, batch_size=2), rounds=1, evaluate="test")
+        assert bool(calls) == first
+        calls.clear()
