@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import fedloom.kernels.product as product
 from fedloom.kernels.emitter import INT, Emitter, Value
 from fedloom.kernels.gates import GATES, SUMS, Gates
-from fedloom.kernels.product import column_tiles, multiply, parts, tiles
+from fedloom.kernels.tiles import SUMS as ROOM
+from fedloom.kernels.tiles import column_tiles, multiply, parts, tiles
 from fedloom.kernels.transpose import transposed
 
 
@@ -97,7 +97,7 @@ def cell_forward(name: str, cell: Cell, width: int) -> str:
         to = e.integer(0, (cell.hidden, cell.place(e, INT(0), row)))
         _copy(e, e.b.gep(h0, [e.integer(0, (cell.hidden, row))]), e.b.gep(e.results[1], [to]), cell.hidden)
     with e.loop(0, cell.times) as step, e.loop(0, cell.hidden // width) as unit:
-        for row, many in tiles(e, cell.batch, product.SUMS[width] // SUMS):
+        for row, many in tiles(e, cell.batch, ROOM[width] // SUMS):
             _forward_tile(e, cell, step, unit, row, many)
     return e.finish()
 
@@ -163,7 +163,7 @@ def cell_backward(name: str, cell: Cell, width: int) -> str:
         with e.loop(0, cell.batch) as row, e.loop(0, cell.hidden, width) as unit:
             _backward_units(e, cell, step, row, unit)
         for column, pieces in column_tiles(e, cell.hidden):
-            for row, many in tiles(e, cell.batch, product.SUMS[width] // len(pieces)):
+            for row, many in tiles(e, cell.batch, ROOM[width] // len(pieces)):
                 _backward_tile(e, cell, step, column, len(pieces), row, many)
     return e.finish()
 

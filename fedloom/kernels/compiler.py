@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,13 +14,12 @@ import jax
 
 import fedloom.kernels.interface as interface
 import fedloom.kernels.processor as processor
+import fedloom.kernels.product as product
 from fedloom.data.files import replacing
 from fedloom.errors import DataError
-from fedloom.kernels.cell import Cell, cell_backward, cell_forward, cell_weights
+from fedloom.kernels.cell import cell_backward, cell_forward, cell_weights
 from fedloom.kernels.gather import forward, image_gradient
 from fedloom.kernels.pooling import pool, spread
-from fedloom.kernels.product import Product, transposed_product
-from fedloom.kernels.shape import Shape
 from fedloom.kernels.weight_gradient import weight_gradient
 from fedloom.settings import cache_folder
 from fedloom.version import VERSION
@@ -34,7 +33,7 @@ KINDS: dict[str, Callable[[str, Any, int], str]] = {
     "cell_forward": cell_forward,
     "cell_backward": cell_backward,
     "cell_weights": cell_weights,
-    "transposed_product": transposed_product,
+    "transposed_product": product.transposed,
 }
 FORMAT = 2  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
 DIGEST = 32  # bytes of a SHA-256
@@ -43,7 +42,7 @@ ALIVE: list[Any] = []
 
 
 @cache
-def target(kind: str, shape: Shape | Cell | Product) -> str:
+def target(kind: str, shape: Hashable) -> str:
     """Return the name under which JAX calls a kernel, which is compiled and registered first."""
     width = processor.width()
     name = f"fedloom_{kind}_{FORMAT}_{width}_{shape}"

@@ -9,11 +9,7 @@ The forward pass keeps the number kh·width + kw of the first of the largest val
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
-
-import jax
 
 from fedloom.kernels.emitter import Emitter, Value
 from fedloom.kernels.gather import Sum, gradient_of, result_of

@@ -1,115 +1,107 @@
-"""Product: tiles of matrix products whose sums stay in registers, and the kernel of a product Aᵀ·B."""
+"""Product: the code of C = A·B, for kernels that multiply matrices.
+
+A tile of C, a few rows of a few vectors, stays in registers while the sum over the inner axis runs. Rows and the inner
+axis are divided into blocks, so that what a block reads stays in the processor's caches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedloom.kernels.emitter import INT, Emitter, Value
+from fedloom.kernels.gather import REGISTERS, parts
 from fedloom.kernels.rows import Piece
 
-SUMS = {16: 24, 8: 8}
-"""Width → the sums that fit into registers beside what is multiplied."""
-VECTORS = {16: 4, 8: 2}
-"""Width → the vectors of a row of a tile."""
-BLOCK = 64
-"""Rows of A and B that are read before the sums of a tile are written."""
-Columns = tuple[Value, list[tuple[Piece, ...] | None]]
-"""The first of some columns, and of each vector from there on the lanes that there are; None if all."""
+SPAN = {16: 4, 8: 2}
+"""Vector width → the most vectors in a row of a tile."""
+ROWS, INNER = 240, 256
+"""The most rows, and places of the inner axis, in a block."""
 
 
 @dataclass(frozen=True)
-class Product:
-    """C = Aᵀ·B of A (rows, left) and B (rows, right)."""
+class Matrix:
+    """A matrix in memory: its first element, and how far neighbours in a column and in a row are from each other."""
+
+    array: Value
+    first: Value
+    down: int
+    right: int = 1
+
+    def at(self, e: Emitter, row: Value, column: Value) -> Value:
+        """Return the place of an element."""
+        return e.integer(0, (1, self.first), (self.down, row), (self.right, column))
+
+
+@dataclass(frozen=True)
+class Size:
+    """The numbers of rows and columns of a product, and of the places that are summed over."""
 
     rows: int
-    left: int
-    right: int
+    columns: int
+    inner: int
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.left}x{self.right}"
+        return f"{self.rows}_{self.columns}_{self.inner}"
 
 
-def transposed_product(name: str, shape: Product, width: int) -> str:
-    """Return the program: A, B → Aᵀ·B."""
-    e = Emitter(name, 2, width)
-    _block(e, shape, INT(0), INT(min(BLOCK, shape.rows)), fresh=True)
-    with e.loop(BLOCK, shape.rows, BLOCK) as first:
-        end = e.integer(BLOCK, (1, first))
-        end = e.b.select(e.b.icmp_signed("<", end, INT(shape.rows)), end, INT(shape.rows))
-        _block(e, shape, first, end, fresh=False)
+def transposed(name: str, size: Size, width: int) -> str:
+    """Return the program of Aᵀ·B, where A and B have a row for every place that is summed over."""
+    e, zero = Emitter(name, 2, width), INT(0)
+    a, b = Matrix(e.arguments[0], zero, 1, size.rows), Matrix(e.arguments[1], zero, size.columns)
+    product(e, size, a, b, Matrix(e.result, zero, size.columns))
     return e.finish()
 
 
-def _block(e: Emitter, shape: Product, first: Value, end: Value, fresh: bool) -> None:
-    """Emit the sums over some rows; the first ones begin at zero, the others at what is there."""
-    for column, pieces in column_tiles(e, shape.right):
-        for row, many in tiles(e, shape.left, SUMS[e.width] // len(pieces)):
-            of = [(r, v) for r in range(many) for v in range(len(pieces))]
-            places = [e.integer(r * shape.right + v * e.width, (shape.right, row), (1, column)) for r, v in of]
-            sums = [e.zero() if fresh else e.load(e.result, at, pieces[v])
-                    for at, (_, v) in zip(places, of, strict=True)]  # fmt: skip
-            found = _summed(e, shape, (first, end), (row, many), (column, pieces), sums)
-            for at, (_, v), total in zip(places, of, found, strict=True):
-                e.store(total, e.result, at, pieces[v])
+def product(e: Emitter, size: Size, a: Matrix, b: Matrix, c: Matrix, *, adds: bool = False) -> None:
+    """Emit C = A·B, or C = C + A·B if it ``adds``. The rows of B and C are contiguous."""
+    for start, depth, adding in ((0, min(size.inner, INNER), adds), (INNER, size.inner - INNER, True)):
+        for k, places in every(e, depth, INNER, start):
+            for i, rows in every(e, size.rows, ROWS):
+                for j, columns in every(e, size.columns, SPAN[e.width] * e.width):
+                    vectors = -(-columns // e.width)
+                    for t, height in every(e, rows, REGISTERS[e.width] // vectors):
+                        row = e.integer(0, (1, i), (1, t))
+                        tile = Tile(height, columns, places, adding)
+                        _tile(e, tile, a.at(e, row, k), b.at(e, k, j), c.at(e, row, j), a, b, c)
 
 
-def _summed(
-    e: Emitter, shape: Product, between: tuple[Value, Value], lines: tuple[Value, int], vectors: Columns,
-    sums: list[Value],
-) -> list[Value]:  # fmt: skip
-    """Emit the sums of one tile."""
-    (left, right), (row, many), (column, pieces) = e.arguments, lines, vectors
-    rows = lambda k: [e.broadcast(left, e.integer(r, (shape.left, k), (1, row))) for r in range(many)]  # noqa: E731
-    columns = lambda k: [e.load(right, e.integer(v * e.width, (shape.right, k), (1, column)), p)  # noqa: E731
-                         for v, p in enumerate(pieces)]  # fmt: skip
-    return multiply(e, sums, *between, rows, columns)
+def every(e: Emitter, size: int, part: int, start: int = 0) -> Iterator[tuple[Value, int]]:
+    """Emit loops over parts of an axis; yield the first place of a part and its size."""
+    for one, many in parts(max(size, 0), part):
+        with e.loop(0, many) as turn:
+            yield e.integer(start, (one, turn)), one
+        start += one * many
 
 
-def multiply(
-    e: Emitter,
-    sums: list[Value],
-    start: int | Value,
-    stop: int | Value,
-    rows: Callable[[Value], list[Value]],
-    columns: Callable[[Value], list[Value]],
-) -> list[Value]:
-    """Emit sums[r, v] += Σₖ rows(k)[r] · columns(k)[v], k from start to stop."""
+@dataclass(frozen=True)
+class Tile:
+    """What stays in registers: so many rows of so many columns, a sum over so many places."""
+
+    rows: int
+    columns: int
+    inner: int
+    adds: bool
+
+    def pieces(self, width: int) -> list[tuple[Piece, ...]]:
+        """Return the columns of each vector."""
+        sizes = [one for one, many in parts(self.columns, width) for _ in range(many)]
+        return [((v * width, (1 << one) - 1),) for v, one in enumerate(sizes)]
+
+
+def _tile(e: Emitter, tile: Tile, at_a: Value, at_b: Value, at_c: Value, a: Matrix, b: Matrix, c: Matrix) -> None:
+    """Emit a tile of the product, from the places of its first elements on."""
+    pieces = tile.pieces(e.width)
+    places = [(e.integer(r * c.down, (1, at_c)), piece) for r in range(tile.rows) for piece in pieces]
 
     def turn(k: Value, sums: list[Value]) -> list[Value]:
-        right = columns(k)
-        return [e.multiply_add(total, left, vector) for left, row in zip(rows(k), parts(sums, len(right)), strict=True)
-                for total, vector in zip(row, right, strict=True)]  # fmt: skip
+        line = [e.load(b.array, e.integer(0, (1, at_b), (b.down, k)), piece) for piece in pieces]
+        found = []
+        for r in range(tile.rows):
+            one = e.broadcast(a.array, e.integer(r * a.down, (1, at_a), (a.right, k)))
+            found += [e.multiply_add(sums[r * len(pieces) + v], part, one) for v, part in enumerate(line)]
+        return found
 
-    return e.fold(start, stop, sums, turn)
-
-
-def parts(values: list[Value], size: int) -> list[list[Value]]:
-    """Return a list in parts of a size."""
-    return [values[i : i + size] for i in range(0, len(values), size)]
-
-
-def part(lanes: int) -> tuple[Piece, ...]:
-    """Return the first lanes of a vector."""
-    return ((0, (1 << lanes) - 1),)
-
-
-def tiles(e: Emitter, many: int, most: int) -> Iterator[tuple[Value, int]]:
-    """Emit loops over tiles whose sizes differ by one at most, and yield the first of each and how many there are."""
-    count = -(-many // most)
-    small, larger = divmod(many, count)
-    middle = larger * (small + 1)
-    for start, stop, size in ((0, middle, small + 1), (middle, many, small)):
-        if start < stop:
-            with e.loop(start, stop, size) as first:
-                yield first, size
-
-
-def column_tiles(e: Emitter, columns: int, most: int | None = None) -> Iterator[Columns]:
-    """Emit loops over tiles of vectors of columns; columns that fill no vector are a tile of their own."""
-    whole, left = divmod(columns, e.width)
-    if whole:
-        for first, many in tiles(e, whole, most or VECTORS[e.width]):
-            yield e.integer(0, (e.width, first)), [None] * many
-    if left:
-        yield INT(whole * e.width), [part(left)]
+    for total, (place, piece) in zip(e.fold(0, tile.inner, [e.zero()] * len(places), turn), places, strict=True):
+        whole = e.b.fadd(total, e.load(c.array, place, piece)) if tile.adds else total
+        e.store(whole, c.array, place, piece)

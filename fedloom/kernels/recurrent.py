@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
+from fedloom.kernels.call import call_for
 from fedloom.kernels.cell import Cell
-from fedloom.kernels.compiler import target
+from fedloom.kernels.dense import transposed_product
 from fedloom.kernels.gates import SUMS
 from fedloom.kernels.models import for_each_model
 from fedloom.kernels.processor import width
-from fedloom.kernels.product import Product
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -69,8 +68,8 @@ def _forward(cell: Cell, x: Array, h: Array, c: Array, wi: Array, wh: Array, b: 
     sizes = [every, every, (cell.times + 1, *state), (cell.times, cell.batch, SUMS * cell.hidden)]
 
     def forward(x: Array, h: Array, c: Array, wi: Array, wh: Array, b: Array) -> list[Array]:
-        [w] = call("cell_weights", cell, [(cell.wide, cell.inputs + cell.hidden)], wi, wh)
-        return call("cell_forward", cell, sizes, x, h, c, w, b)
+        [w] = call_for("cell_weights", cell, [(cell.wide, cell.inputs + cell.hidden)], wi, wh)
+        return call_for("cell_forward", cell, sizes, x, h, c, w, b)
 
     out, before, states, kept = for_each_model(forward, x, h, c, wi, wh, b)
     return (out, states[-1]), [x, before, states, kept, wi, wh]
@@ -80,22 +79,14 @@ def _backward(cell: Cell, residuals: list[Array], d: Outputs) -> tuple[Array, ..
     x, before, states, kept, wi, wh = residuals
     state = cell.batch, cell.hidden
     sizes = [state, state, (SUMS * cell.hidden,), *[(*x.shape[:-1], cell.wide)] * cell.gates.products]
-    dh, dc, db, *products = for_each_model(partial(call, "cell_backward", cell, sizes), *d, states, kept, wh)
+    dh, dc, db, *products = for_each_model(partial(call_for, "cell_backward", cell, sizes), *d, states, kept, wh)
     dwi, dwh = for_each_model(summed_products, products[0], x), for_each_model(summed_products, products[-1], before)
     return products[0] @ wi, dh, dc, dwi, dwh, db
 
 
 def summed_products(a: Float[Array, "… m"], b: Float[Array, "… n"]) -> Float[Array, "m n"]:
     """Return the sum of the outer products of all rows."""
-    shape = Product(a.size // a.shape[-1], a.shape[-1], b.shape[-1])
-    [found] = call("transposed_product", shape, [(shape.left, shape.right)], a, b)
-    return found
-
-
-def call(kind: str, shape: Cell | Product, sizes: Sequence[tuple[int, ...]], *arrays: Array) -> list[Array]:
-    """Return the results of a kernel, which have these sizes."""
-    kernel = jax.ffi.ffi_call(target(kind, shape), [jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes])
-    return list(kernel(*arrays))
+    return transposed_product(a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]))
 
 
 run.defvjp(_forward, _backward)

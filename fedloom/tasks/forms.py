@@ -36,6 +36,7 @@ UNTRACEABLE = (TypeError, ValueError, RuntimeError, AssertionError)
 
 console = Console(stderr=True)
 LARGE = 2**12  # numbers in a matrix from which its gradient's form is worth a thought
+WORTH = 2**18  # multiplications from which a product's gradient is worth a kernel
 
 
 def fast(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -136,23 +137,25 @@ def _pooling(operation: Operation, x: Array) -> Array:
 
 
 def _product(operation: Operation, x: Array, w: Array) -> Array:
-    """A few rows times a large matrix, or the transposed of one, where that matrix has no other use: the gradients of a
-    layer that is used again and again (over time) are better added up as matrices.
+    """Rows times a matrix, or its transposed. A few rows and a large matrix have a form of their own where that matrix
+    has no other use: the gradients of a layer that is used again and again (over time) are better added up as matrices.
     """
     (summed_x, summed_w), batched = operation.params["dimension_numbers"]
-    plain = x.ndim == w.ndim == 2 and summed_x == (1,) and batched == ((), ()) and operation.params["precision"] is None
-    if (
-        not plain
-        or x.dtype != w.dtype
-        or x.dtype != jnp.float32
-        or len(x) > SMALL
-        or w.size < LARGE
-        or operation.uses[1] > 1
-    ):
+    plain = w.ndim == 2 and x.ndim > 1 and summed_x == (x.ndim - 1,) and len(summed_w) == 1 and batched == ((), ())
+    if not plain or operation.params["precision"] is not None or x.dtype != w.dtype or x.dtype != jnp.float32:
         return NotImplemented
-    transposed = summed_w == (1,)
-    matmul = (lambda x, w: x @ w.T) if transposed else jnp.matmul
-    return lax.platform_dependent(x, w, cpu=partial(fused, transposed), default=matmul)
+    rows, transposed = x.size // max(1, x.shape[-1]), summed_w == (1,)
+    if rows <= SMALL:
+        if x.ndim > 2 or w.size < LARGE or operation.uses[1] > 1:
+            return NotImplemented
+        matmul = (lambda x, w: x @ w.T) if transposed else jnp.matmul
+        return lax.platform_dependent(x, w, cpu=partial(fused, transposed), default=matmul)
+    if rows * w.size < WORTH or devices()[0].platform != "cpu" or not processor.width():
+        return NotImplemented
+    import fedloom.kernels.dense as dense  # needs llvmlite
+
+    found = dense.multiply(transposed, x.reshape(rows, -1), w)
+    return found.reshape(*x.shape[:-1], -1)
 
 
 def _recurrent(kind: str, back: bool, batch_first: bool, operation: Operation, x: Array, *others: Array) -> Any:  # noqa: ARG001

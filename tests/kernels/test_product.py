@@ -1,4 +1,4 @@
-"""Product: whole numbers, which are summed exactly, in tiles that fit and that do not."""
+"""Sums of outer products: whole numbers, which are summed exactly, in tiles that fit and that do not."""
 
 import numpy as np
 import pytest
