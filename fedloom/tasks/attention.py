@@ -19,6 +19,9 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+import fedloom.kernels.processor as processor
+from fedloom.machine import devices
+
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float
 
@@ -76,12 +79,23 @@ def optional(extras: tuple[Array, ...], masked: bool) -> tuple[Array | None, Arr
 def fastest(*arrays: Array, masked: bool, **options: Any) -> Array:
     """Return attention in the form that is fast where it is compiled for.
 
-    cuDNN computes no gradient for most shapes of a bias, so attention with one is left to XLA.
+    cuDNN computes no gradient for most shapes of a bias, so attention with one is left to XLA. On a CPU, kernels compute
+    attention without bias and mask.
     """
+    if has_kernel(*arrays):
+        from fedloom.kernels.attention import attend  # needs llvmlite
+
+        return attend(options["scale"], options["is_causal"], *arrays)
     xla, cudnn = (partial(form, masked=masked, **options) for form in (by_xla, by_cudnn))
     if arrays[0].dtype != jnp.bfloat16 or len(arrays) - 3 > masked or not has_cuda() or not traces(cudnn, *arrays):
         return xla(*arrays)
     return lax.platform_dependent(*arrays, cuda=cudnn, default=xla)
+
+
+def has_kernel(q: Array, k: Array, v: Array, *extras: Array) -> bool:
+    """Return whether a kernel computes the attention of such arrays: in float32, each query head with keys of its own."""
+    fits = q.shape[2:] == k.shape[2:] == v.shape[2:] and all(a.dtype == jnp.float32 and a.size for a in (q, k, v))
+    return fits and not extras and devices()[0].platform == "cpu" and bool(processor.width())
 
 
 @cache
