@@ -70,9 +70,7 @@ def up_to(e: Emitter, first: Value, last: Value) -> Value:
     lanes = ir.Constant(kind, list(range(e.width)))
     room = e.b.trunc(e.b.sub(last, first), INT32)
     zeros = ir.Constant(kind, [0] * e.width)
-    many = e.b.shuffle_vector(
-        e.b.insert_element(ir.Constant(kind, ir.Undefined), room, INT32(0)), zeros, zeros
-    )
+    many = e.b.shuffle_vector(e.b.insert_element(ir.Constant(kind, ir.Undefined), room, INT32(0)), zeros, zeros)
     return e.b.icmp_signed("<=", lanes, many)
 
 

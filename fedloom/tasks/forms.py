@@ -19,6 +19,8 @@ from fedloom.kernels.lanes import plain
 from fedloom.machine import devices
 from fedloom.tasks.attention import calls_of_jax, fastest
 from fedloom.tasks.convolve import convolve
+from fedloom.tasks.gelu import calls_of_gelu
+from fedloom.tasks.gelu import fastest as fastest_gelu
 from fedloom.tasks.inputs import is_integer
 from fedloom.tasks.layer_scan import scanned
 from fedloom.tasks.layers import SMALL, fused
@@ -101,7 +103,7 @@ def applied(forward: Callable[..., Any], look: Callable[[Array], Array]) -> Call
 
     @wraps(forward)
     def seen(*arguments: Any) -> Any:
-        with calls_of_jax():
+        with calls_of_jax(), calls_of_gelu():
             return forward(*arguments)
 
     quick = fast(seen)
@@ -191,4 +193,5 @@ RULES: dict[str, Rule] = {
     "conv_general_dilated": _convolution,
     "reduce_window_max": _pooling,
     "dot_general": _product,
+    "gelu": lambda operation, x: fastest_gelu(x, **operation.params),
 }

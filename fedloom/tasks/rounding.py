@@ -15,7 +15,7 @@ from fedloom.tasks.kind import Kind, Value, as_declared, is_float32, join, narro
 Equation = Any  # of a jaxpr
 
 PRODUCTS = {"attention", "conv_general_dilated", "dot_general"}
-ACTIVATIONS = {"clamp", "erf", "erfc", "logistic", "max", "min", "tanh"}
+ACTIVATIONS = {"clamp", "erf", "erfc", "gelu", "logistic", "max", "min", "tanh"}
 ELEMENTWISE = ACTIVATIONS | {
     "abs", "add", "add_any", "ceil", "div", "floor", "integer_pow", "mul", "neg", "round", "sign", "square", "sub",
 }  # fmt: skip
