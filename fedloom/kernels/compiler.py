@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-import fedloom.kernels.gelu as gelu
+import fedloom.kernels.gaussian as gaussian
 import fedloom.kernels.heads as heads
 import fedloom.kernels.interface as interface
 import fedloom.kernels.processor as processor
@@ -38,8 +38,8 @@ KINDS: dict[str, Callable[[str, Any, int], str]] = {
     "transposed_product": product.transposed,
     "attention": heads.forward,
     "attention_gradients": heads.gradients,
-    "gelu": gelu.forward,
-    "gelu_gradient": gelu.gradient,
+    "gelu": gaussian.forward,
+    "gelu_gradient": gaussian.gradient,
 }
 FORMAT = 2  # changes when kernels read or write other arrays, so that no cached program of XLA calls another kernel
 DIGEST = 32  # bytes of a SHA-256

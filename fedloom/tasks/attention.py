@@ -79,8 +79,8 @@ def optional(extras: tuple[Array, ...], masked: bool) -> tuple[Array | None, Arr
 def fastest(*arrays: Array, masked: bool, **options: Any) -> Array:
     """Return attention in the form that is fast where it is compiled for.
 
-    cuDNN computes no gradient for most shapes of a bias, so attention with one is left to XLA. On a CPU, kernels compute
-    attention without bias and mask.
+    cuDNN computes no gradient for most shapes of a bias, so attention with one is left to XLA. On a CPU, kernels
+    compute attention without bias and mask.
     """
     if has_kernel(*arrays):
         from fedloom.kernels.attention import attend  # needs llvmlite
@@ -93,7 +93,7 @@ def fastest(*arrays: Array, masked: bool, **options: Any) -> Array:
 
 
 def has_kernel(q: Array, k: Array, v: Array, *extras: Array) -> bool:
-    """Return whether a kernel computes the attention of such arrays: in float32, each query head with keys of its own."""
+    """Return whether a kernel computes the attention of such arrays, in which no heads share their keys."""
     fits = q.shape[2:] == k.shape[2:] == v.shape[2:] and all(a.dtype == jnp.float32 and a.size for a in (q, k, v))
     return fits and not extras and devices()[0].platform == "cpu" and bool(processor.width())
 

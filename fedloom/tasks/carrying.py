@@ -33,7 +33,8 @@ ELEMENTWISE = {
     "add", "sub", "mul", "div", "max", "min", "neg", "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not",
     "xor", "abs", "sign", "tanh", "logistic", "erf", "exp", "square", "stop_gradient", "convert_element_type", "copy",
     "copy_p", "add_any", "integer_pow", "sin", "cos", "floor", "ceil", "round", "clamp", "is_finite", "log", "log1p",
-    "expm1", "sqrt", "rsqrt", "pow", "rem", "cbrt", "atan2", "nextafter", "exp2", "erf_inv", "erfc", "gelu", "sinh", "cosh",
+    "expm1", "sqrt", "rsqrt", "pow", "rem", "cbrt", "atan2", "nextafter", "exp2", "erf_inv", "erfc", "sinh", "cosh",
+    "gelu",
 }  # fmt: skip
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 
