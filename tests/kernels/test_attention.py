@@ -13,7 +13,7 @@ from fedloom.kernels.processor import reason
 if reason():
     pytest.skip(reason(), allow_module_level=True)
 
-from fedloom.kernels.attention import attend  # noqa: E402
+from fedloom.kernels.attention import attend
 
 
 def with_gradients(function: Any, q: Any, k: Any, v: Any, d: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from fedloom.kernels.processor import reason
 if reason():
     pytest.skip(reason(), allow_module_level=True)
 
-from fedloom.kernels.dense import multiply, transposed_product  # noqa: E402
+from fedloom.kernels.dense import multiply, transposed_product
 
 SIZES = st.integers(1, 80)
 
