@@ -9,6 +9,7 @@ from functools import cache
 import jax
 
 from fedloom.errors import warn
+from fedloom.memory import keep_freed
 from fedloom.settings import cache_folder
 
 
@@ -26,6 +27,8 @@ def devices() -> tuple[jax.Device, ...]:
     comes too late, fedloom computes on the devices that JAX has.
     """
     _remember_compilations()
+    if jax.config.values["jax_platforms"] in (None, "", "cpu"):
+        keep_freed()
     if jax.config.values["jax_num_cpu_devices"] < 0:
         with suppress(RuntimeError):  # JAX has computed something already
             jax.config.update("jax_num_cpu_devices", cores())
