@@ -37,6 +37,7 @@ UNTRACEABLE = (TypeError, ValueError, RuntimeError, AssertionError)
 """The errors by which libraries refuse a type of numbers."""
 
 console = Console(stderr=True)
+CONVOLUTIONS = "Convolutions"
 LARGE = 2**12  # numbers in a matrix from which its gradient's form is worth a thought
 WORTH = 2**18  # multiplications from which a product's gradient is worth a kernel
 
@@ -58,12 +59,10 @@ def run(traced: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a traced model, by kernels where they apply and by the rules below elsewhere."""
     if devices()[0].platform != "cpu":  # XLA's CPU backend takes longer to compile a scan than twelve layers
         return evaluate(scanned(traced), inputs, RULES | repeated.RULES)
-    convolves, recurs = has_convolution(traced.jaxpr), is_recurrent(traced.jaxpr)
-    if not (convolves or recurs):
-        return evaluate(traced, inputs, RULES)
-    if why := processor.reason():
-        say_missing("Convolutions" if convolves else "Recurrent layers", why)
-    if why or not convolves:
+    why, parts = processor.reason(), parts_with_kernels(traced.jaxpr)
+    if why and parts:
+        say_missing(parts[0], why)
+    if why or CONVOLUTIONS not in parts:
         return evaluate(traced, inputs, RULES)
     import fedloom.tasks.carrying as carrying  # needs llvmlite
 
@@ -79,9 +78,16 @@ def say_missing(what: str, why: str) -> None:
         console.print(f"[dim]{what} run without fedloom's kernels: {why}.[/dim]", soft_wrap=True, highlight=False)
 
 
-def has_convolution(traced: Jaxpr) -> bool:
-    """Return True if a traced function convolves."""
-    return any(e.primitive.name == "conv_general_dilated" or any(map(has_convolution, jaxprs(e))) for e in traced.eqns)
+def parts_with_kernels(traced: Jaxpr) -> list[str]:
+    """Return the parts of a traced function that take long without kernels."""
+    found = {CONVOLUTIONS: has(traced, "conv_general_dilated"), "Recurrent layers": is_recurrent(traced),
+             "Attention layers": has(traced, "attention")}  # fmt: skip
+    return [part for part, there in found.items() if there]
+
+
+def has(traced: Jaxpr, name: str) -> bool:
+    """Return True if a traced function has an operation of a name."""
+    return any(e.primitive.name == name or any(has(inner, name) for inner in jaxprs(e)) for e in traced.eqns)
 
 
 def is_recurrent(traced: Jaxpr) -> bool:
