@@ -4,8 +4,8 @@ Both compute, for every group of channels,
 
     out[o, q, u] = Σ_{kh, kw, c} in[c, row(q, kh), column(u, kw)] · w[kh, kw, c, o]
 
-for all images. A block of outputs, ``depth`` channels of ``rows`` rows of ``span`` vectors, stays in registers while the
-sum runs.
+for all images. A tile of the result, ``depth`` channels of ``rows`` rows of ``span`` vectors, stays in registers while
+the sum runs.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class Tile:
 def tile(outputs: int, rows: int, vectors: int, kernel: tuple[int, int], width: int) -> Tile:
     """Return the tile with which a row and channel are computed in the least time.
 
-    >>> tile(16, 32, 64, (3, 3), 16), tile(16, 32, 64, (3, 3), 8), tile(1, 32, 64, (3, 3), 16)
+    >>> tile(16, 32, 64, (3, 3), 16), tile(1, 32, 64, (3, 3), 16)
+    (Tile(depth=4, rows=1, span=6), Tile(depth=1, rows=4, span=6))
     """
     room, best, found = REGISTERS[width], float("inf"), Tile(1, 1, 1)
     for depth in range(1, min(outputs, room) + 1):
@@ -171,7 +172,7 @@ def _phase(e: Emitter, what: Sum, size: Tile, phase: int, height: int, every: li
 def _tile(
     e: Emitter, what: Sum, size: Tile, phase: int, run: list[Block], group: Value, q: Value, j: Value, out: Value
 ) -> None:
-    """Emit one tile: ``depth`` channels from ``out`` on and ``rows`` rows from the q-th on, of the j-th block of a run."""
+    """Emit one tile: channels from ``out`` on, rows from the q-th on, columns of the j-th block of a run."""
     block, n = run[0], what.batch
     (height, width), (high, wide) = what.source, what.size
     far, away = (run[1].base - block.base, run[1].to - block.to) if len(run) > 1 else (0, 0)

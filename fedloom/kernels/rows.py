@@ -13,7 +13,7 @@ from dataclasses import dataclass
 Lane = tuple[int, int] | None
 """The column and the image that a lane of a vector computes, or None if it computes nothing."""
 Piece = tuple[int, int]
-"""Neighbouring numbers in memory: where the first lane of the vector would be, and the lanes that there are, as bits."""
+"""Neighbouring numbers in memory: where a vector's first lane would be, and the lanes that there are, as bits."""
 Line = Callable[[int], tuple[int, int] | None]
 """Tap → (a, b), so that the q-th place reads place a·q + b; None if it reads none."""
 

@@ -107,9 +107,7 @@ def _tile(
         e.add(e.total(total), e.result, e.integer(i * steps["i"] + t * steps["w"] + j * steps["o"], (1, to)))
 
 
-def _run(
-    e: Emitter, shape: Shape, size: Tile, run: list[Block], d: Value, x: Value, sums: list[Value]
-) -> list[Value]:
+def _run(e: Emitter, shape: Shape, size: Tile, run: list[Block], d: Value, x: Value, sums: list[Value]) -> list[Value]:
     """Emit the multiplications of a run of blocks of one row."""
     block = run[0]
     if len(run) == 1:

@@ -111,7 +111,7 @@ def _live_bytes(program: Jaxpr, found: Repetition) -> np.ndarray:
 def _connected(program: Jaxpr, start: int, period: int, count: int) -> Layers | None:
     """Return equal layers from a place on, if each layer is connected as the others."""
     layers = Layers(start, period, count, [], [], [], [], [], [])
-    source = {v: divmod(i - start, period) + (o,)
+    source = {v: (*divmod(i - start, period), o)
               for i in range(start, layers.end) for o, v in enumerate(program.eqns[i].outvars)}  # fmt: skip
     numbers: dict[Any, int] = {}
     for step in range(period):
