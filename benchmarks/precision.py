@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import timing
 import torch
-from hardware import cpu
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -199,31 +197,29 @@ def accuracy(name: str, precision: str, rounds: int, seeds: int, clients: int) -
 
 
 def main() -> None:
-    """Measure what is asked for, and write it to precision.json in $OUT, or else in results."""
+    """Measure what is asked for, and record it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parts = [*SPEED, *(f"accuracy-{n}" for n in ACCURACY)]
     parser.add_argument("parts", nargs="*", default=parts, metavar="PART", help=f"of {', '.join(parts)} [default: all]")
     parser.add_argument("--precision", choices=PRECISIONS, action="append", help="[default: both]")
-    parser.add_argument("--lanes", type=int, default=1, help="clients side by side; 0: as fedloom chooses [default: 1]")
+    parser.add_argument("--lanes", type=int, action="append", help="clients side by side; 0: as many as fedloom "
+                        "chooses; may be repeated [default: 1 and 0]")  # fmt: skip
     parser.add_argument("--rounds", type=int, help="timed rounds of 80 steps [default: 5], or rounds of training [20]")
     parser.add_argument("--seeds", type=int, default=3, help="of the accuracy [default: 3]")
     parser.add_argument("--clients", type=int, default=100, help="that MNIST is dealt to [default: 100]")
     options = parser.parse_args()
-    first = jax.devices()[0]
-    device = cpu() if first.platform == "cpu" else first.device_kind
-    folder, found = Path(os.environ.get("OUT") or "results"), []
+    found: list[dict[str, Any]] = []
     for part in options.parts:
         for precision in options.precision or PRECISIONS:
             if part in SPEED:
-                row = time_steps(part, precision, options.lanes or None, options.rounds or 5)
+                for lanes in options.lanes or (1, 0):
+                    found.append(time_steps(part, precision, lanes or None, options.rounds or 5))
+                    print(json.dumps(found[-1]), flush=True)
             else:
                 name = part.removeprefix("accuracy-")
-                row = accuracy(name, precision, options.rounds or 20, options.seeds, options.clients)
-            found.append(row)
-            print(json.dumps({k: v for k, v in row.items() if k != "rounds" or part not in SPEED}), flush=True)
-            versions = {"jax": jax.__version__, "torch": torch.__version__}
-            whole = {"device": device, "versions": versions, "measured": found}
-            (folder / "precision.json").write_text(json.dumps(whole, indent=1) + "\n")
+                found.append(accuracy(name, precision, options.rounds or 20, options.seeds, options.clients))
+                print(json.dumps(found[-1]), flush=True)
+            timing.keep("precision", torch=torch.__version__, measured=found)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 import time
@@ -47,6 +48,6 @@ def keep(name: str, **found: Any) -> None:
         "versions": {"fedloom": fl.__version__, "jax": jax.__version__, "numpy": np.__version__},
         **found,
     }
-    file = RESULTS / f"{name}-{slug(device())}.json"
+    file = Path(os.environ.get("OUT") or RESULTS) / f"{name}-{slug(device())}.json"
     file.write_text(json.dumps(record, indent=1) + "\n")
-    print(file.relative_to(RESULTS.parent))
+    print(file)
