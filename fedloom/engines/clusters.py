@@ -55,7 +55,8 @@ class Clusters(Program):
         chosen = self.cohorts(first, rounds)
         dealt = deal(chosen, self.steps(chosen), self.plan.mesh.size)
         view, test = self.store.view(dealt), self.seen_on(dealt)
-        return _advance(self.task, self.plan, self.algorithm, view, test, state, self.seeds, dealt)
+        state, did = _advance(self.task, self.plan, self.algorithm, view, test, state, self.seeds, dealt)
+        return state, replace(did, cohort=chosen)
 
     def users(self, state: ClusterState, split: str) -> dict[str, np.ndarray]:  # type: ignore[override]
         """Metric (and ``count``) → its sum over each client's examples of a part, of the model that it chooses now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Method
 from fedloom.data.federated import FederatedData
+from fedloom.engines.deferred import Columns, Deferred, known, merge
 from fedloom.engines.memory import footprint, peak
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import labels, over_split
@@ -53,15 +55,21 @@ class Judge:
     rows: int
     placed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def evaluate(self, variables: Variables, split: str) -> dict[str, np.ndarray]:
+    def evaluate(self, variables: Variables, split: str) -> Columns:
         """Metric → its mean over the part's examples, for each experiment."""
-        sums: dict[str, np.ndarray] = {}
+        return self.means(variables, split).fetch()
+
+    def means(self, variables: Variables, split: str) -> Deferred[Columns]:
+        """Dispatch an evaluation: metric → its mean over the part's examples, for each experiment.
+
+        Where examples are streamed, it waits for every block, so that one block at a time is on the device.
+        """
+        sums = []
         for columns, rows, live in self.batches(split):
-            for name, value in _sums(self.task, self.plan, columns, variables, rows, live).items():
-                sums[name] = sums.get(name, 0) + np.asarray(value, np.float64)
-        count = sums.pop("count")
-        means = {name: value / count for name, value in sums.items()}
-        return {**means, **self.overall(variables, split)} if self.task.overall else means
+            found = _sums(self.task, self.plan, columns, variables, rows, live)
+            sums.append(found if self.store.resident is not None else jax.device_get(found))
+        means = Deferred(sums, divided)
+        return merge([means, known(self.overall(variables, split))]) if self.task.overall else means
 
     def overall(self, variables: Variables, split: str) -> dict[str, np.ndarray]:
         """Return the metrics over all predictions of a part, for each experiment."""
@@ -75,16 +83,17 @@ class Judge:
         found = []
         for columns, rows, live in self.batches(split):
             outputs = _outputs(self.task, self.plan, columns["x"], variables, rows)
-            real = live.reshape(-1) > 0
+            real = np.asarray(live).reshape(-1) > 0
             found.append(jax.tree.map(lambda a: np.asarray(a)[:, real], outputs))  # noqa: B023
         return jax.tree.map(lambda *a: np.concatenate(a, axis=1), *found)
 
-    def batches(self, split: str) -> Iterator[tuple[PyTree, np.ndarray, np.ndarray]]:
+    def batches(self, split: str) -> Iterator[tuple[PyTree, Array | np.ndarray, Array | np.ndarray]]:
         """Columns, row numbers (devices, batches, rows) and which of them are real."""
         resident = self.store.resident
         if resident is not None:
             if split not in self.placed:
-                self.placed[split] = self.fold(self.store.data.examples(split))
+                where = NamedSharding(self.plan.mesh, P(machine.AXIS))
+                self.placed[split] = jax.device_put(self.fold(self.store.data.examples(split)), where)
             yield (resident.columns, *self.placed[split])
             return
         examples = self.store.data.examples(split)
@@ -104,6 +113,19 @@ class Judge:
         padded = np.resize(rows.astype(np.int32), shape)
         live = np.arange(padded.size) < len(rows)
         return padded, live.astype(np.float32).reshape(shape)
+
+
+def divided(blocks: Sequence[Mapping[str, np.ndarray]]) -> Columns:
+    """Return metric → its mean, from its sums (and ``count``) over blocks of examples.
+
+    >>> one = {"loss": np.array([3.0]), "count": np.array([2.0])}
+    >>> other = {"loss": np.array([5.0]), "count": np.array([2.0])}
+    >>> divided([one, other])
+    {'loss': array([2.])}
+    """
+    zero = np.zeros(())
+    sums = {name: sum((np.asarray(block[name], np.float64) for block in blocks), start=zero) for name in blocks[0]}
+    return {name: value / sums["count"] for name, value in sums.items() if name != "count"}
 
 
 def judge(task: Task, plan: Plan, store: Store) -> Judge:

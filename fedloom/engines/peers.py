@@ -18,16 +18,17 @@ from fedloom.algorithms.personalised import PeerState, Personalised
 from fedloom.combine.replies import Replies
 from fedloom.engines.axes import over
 from fedloom.engines.clock import Clock, Passed
+from fedloom.engines.deferred import Columns, Deferred, merge
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.pairs import Everyone, among, everyone, pairs
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import PREDICTIONS, predicted
-from fedloom.engines.program import Program, Rounds, in_turn, observed, sometimes
+from fedloom.engines.program import Program, Rounds, in_turn, named, observed, sometimes
 from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import View
 from fedloom.engines.users import each
 from fedloom.local import Sent
-from fedloom.measures import MEAN, Measure
+from fedloom.measures import MEAN
 from fedloom.mixing import Neighbours
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import member as member_of
@@ -105,17 +106,15 @@ class Peers(Program):
             ready = self.clock.exchanged(ready, steps, heard, size, round)
         return Passed(float(ready.max()), ready, up, down)
 
-    def measures(self, state: PeerState, splits: Sequence[str]) -> dict[str, np.ndarray]:  # type: ignore[override]
+    def measures(self, state: PeerState, splits: Sequence[str]) -> Deferred[Columns]:  # type: ignore[override]
         """``consensus``, the root mean square distance of users' parameters from their mean; and, where they are to
         agree on one model, how their mean does: ``mean_test_accuracy`` and so on.
         """
-        found = {"consensus": np.asarray(_consensus(state.variables))}
-        if self.algorithm.agrees and self.task.client is None:
-            mean = _mean(state.variables)
-            for split in splits:
-                each = self.judge.evaluate(mean, split)
-                found |= {Measure(MEAN, split, name).column: value for name, value in each.items()}
-        return found
+        found = Deferred({"consensus": _consensus(state.variables)}, dict)
+        if not self.algorithm.agrees or self.task.client is not None:
+            return found
+        mean = _mean(state.variables)
+        return merge([found, *(self.judge.means(mean, split).then(partial(named, MEAN, split)) for split in splits)])
 
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""
@@ -125,7 +124,9 @@ class Peers(Program):
         few = isinstance(self.algorithm.mixer, Neighbours)
         examples = {part: self.store.view(dealt, part) if few else self.everyone(part) for part in parts}
         view, test = self.store.view(dealt), self.seen_on(dealt)
-        return _advance(self.task, self.plan, self.m, self.algorithm, view, test, examples, state, self.seeds, dealt)
+        given = view, test, examples, state, self.seeds, dealt
+        state, did = _advance(self.task, self.plan, self.m, self.algorithm, *given)
+        return state, replace(did, cohort=chosen)
 
     def everyone(self, part: str) -> Everyone:
         """All users' examples of a part, on the devices."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,13 +21,14 @@ from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock, Message, Passed
 from fedloom.engines.coordinates import by_coordinates
+from fedloom.engines.deferred import Columns, Deferred, known, merge
 from fedloom.engines.evaluate import Judge, measured_models
 from fedloom.engines.keeping import enter, returned, taken
 from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import labels, over_clients, over_split, predicted, rows_of
 from fedloom.engines.readings import Worked, measured, readings, seen
-from fedloom.engines.schedule import INIT, cohorts, deal, stream
+from fedloom.engines.schedule import INIT, deal, planned, stream
 from fedloom.engines.store import EVERYBODYS, GLOBAL, Store, View
 from fedloom.engines.users import users
 from fedloom.measures import OWN, SHARED, Measure
@@ -62,12 +63,14 @@ class Rounds:
             each of them under the names of :data:`MEASUREMENTS` (``before_accuracy``, ``global_accuracy``, …), and
             ``mixing``, M, where every user has its own model.
         broken: how many replies did not count, because they were not finite; where there is a combiner that looks.
+        cohort: the clients that took part (-1 is nobody), on the host.
     """
 
     norm: Float[Array, "rounds members"]
     computed: Float[Array, "rounds members"]
     users: dict[str, Array]
     broken: Float[Array, "rounds members"] | None = None
+    cohort: Int[np.ndarray, "rounds members m"] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,8 +153,7 @@ class Program:
 
     def asked(self, first: int, rounds: int) -> np.ndarray:
         """Who is asked to take part in the rounds from the first on: (rounds, experiments, m)."""
-        numbers = first + np.arange(rounds, dtype=np.int32)
-        return np.asarray(cohorts(self.seeds, numbers, np.int32(len(self.data)), m=self.m))
+        return planned(self.seeds, first, rounds, len(self.data), self.m)
 
     def cohorts(self, first: int, rounds: int) -> np.ndarray:
         """Who takes part: of those that are asked, by the clock, who answers in time; -1 is nobody."""
@@ -192,18 +194,26 @@ class Program:
         return self._counted(cohort, lambda local, n: local.taken(n))
 
     def _counted(self, cohort: np.ndarray, count: Callable[[Any, np.ndarray], Array]) -> np.ndarray:
-        local = jax.tree.map(lambda a: np.asarray(a)[:, None], self.algorithm.local)
-        return np.asarray(np.where(cohort >= 0, count(local, self.data.clients["train"].size[cohort]), 0))
+        return np.asarray(np.where(cohort >= 0, count(self._local, self.data.clients["train"].size[cohort]), 0))
+
+    @cached_property
+    def _local(self) -> Any:
+        return jax.tree.map(lambda a: np.asarray(a)[:, None], self.algorithm.local)
 
     def steps_of(self, clients: np.ndarray, member: int) -> np.ndarray:
         """How many steps each of some clients takes in a round of one experiment."""
         every: np.ndarray = self.taken(np.broadcast_to(clients, (len(self.seeds), len(clients))))[member]
         return every
 
+    @property
+    def runs_ahead(self) -> bool:
+        """True if :meth:`advance` may return before its rounds are computed: all examples are on the device."""
+        return self.store.resident is not None
+
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""
         parts = []
-        chosen = self.cohorts(first, rounds)
+        chosen = every = self.cohorts(first, rounds)
         if state.kept is not None:
             state = replace(state, kept=machine.place(enter(state.kept, chosen), self.plan.mesh))
         while len(chosen):
@@ -212,34 +222,36 @@ class Program:
             view = self.store.view(dealt)
             judged = self.judged_on(dealt)
             state, did = _advance(self.task, self.plan, self.algorithm, view, judged, state, self.seeds, dealt)
-            parts.append(did)
+            parts.append(did if self.runs_ahead else jax.device_get(did))
             chosen = chosen[now:]
-        return state, jax.tree.map(lambda *a: np.concatenate([np.asarray(b) for b in a]), *parts)
+        did = parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
+        return state, replace(did, cohort=every)
 
-    def evaluate(self, state: ServerState, split: str) -> dict[str, np.ndarray]:
+    def evaluate(self, state: ServerState, split: str) -> Columns:
         """Measure models on a part of the data: history column → its value for each experiment.
 
         The shared model, each client's own model on its own examples, and each client's own model on everybody's have
         names of their own: see :mod:`fedloom.measures`.
         """
-        found: dict[str, np.ndarray] = {}
-        for models in measured_models(self.algorithm, self.data, split):
-            means = self.means(state, split, models)
-            found |= {Measure(models, split, name).column: value for name, value in means.items()}
-        return found
+        return self.evaluation(state, split).fetch()
 
-    def means(self, state: ServerState, split: str, models: str) -> dict[str, np.ndarray]:
+    def evaluation(self, state: ServerState, split: str) -> Deferred[Columns]:
+        """Dispatch the measurements that :meth:`evaluate` returns."""
+        each = measured_models(self.algorithm, self.data, split)
+        return merge([self.means(state, split, models).then(partial(named, models, split)) for models in each])
+
+    def means(self, state: ServerState, split: str, models: str) -> Deferred[Columns]:
         """Return metric → its value over all examples, for each experiment: of the shared model or of own models."""
         if models == SHARED:
-            return self.judge.evaluate(state.variables, split)
+            return self.judge.means(state.variables, split)
         part = split if models == OWN or split not in self.data.clients else EVERYBODYS + split
         sums = {name: value.sum(1) for name, value in self.users(state, part).items()}
         means = {name: value / sums["count"] for name, value in sums.items() if name != "count"}
-        return {**means, **self.over_own(state, part)} if self.task.overall else means
+        return known({**means, **self.over_own(state, part)} if self.task.overall else means)
 
-    def measures(self, state: ServerState, splits: Sequence[str]) -> dict[str, np.ndarray]:  # noqa: ARG002
+    def measures(self, state: ServerState, splits: Sequence[str]) -> Deferred[Columns]:  # noqa: ARG002
         """What else there is to know of each experiment's state, by name, with the parts of the data to evaluate."""
-        return {}
+        return known({})
 
     def close(self) -> None:
         """Let go of what it holds outside this process, if it still does; nothing for most."""
@@ -433,6 +445,11 @@ def observed(
         if name in views:
             seen |= {f"{name}_{metric}": value for metric, value in measure(views[name], moment).items()}
     return seen
+
+
+def named(models: str, split: str, means: Mapping[str, np.ndarray]) -> Columns:
+    """Return history column → value, from metric → value of some models on a part of the data."""
+    return {Measure(models, split, name).column: value for name, value in means.items()}
 
 
 def clients_of(program: Program, did: Rounds, member: int) -> dict[str, np.ndarray]:

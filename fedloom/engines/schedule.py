@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Int, Key, UInt32
 
 INIT, COHORT, CLIENT, PEERS = range(4)  # what a seed's random numbers are for
+ROUNDS, NUMBERS = 256, 2**16  # the rounds of a block of cohorts, and the clients in it, at most
 
 
 def stream(seed: Int[Array, ""] | int, purpose: int, round: Int[Array, ""] | int = 0) -> Key[Array, ""]:
@@ -38,6 +39,24 @@ def cohorts(
         return shuffle(jnp.arange(m, dtype=jnp.int32), clients, key)
 
     return jax.vmap(lambda r: jax.vmap(lambda s: draw(r, s))(seeds))(rounds)
+
+
+def planned(seeds: np.ndarray, first: int, rounds: int, clients: int, m: int) -> Int[np.ndarray, "rounds members m"]:
+    """Return the cohorts of some rounds on the host.
+
+    They are drawn for many rounds at once and remembered, because each draw waits until the device is free.
+    """
+    length = min(ROUNDS, max(1, NUMBERS // (len(seeds) * m)))
+    blocks = range(first // length, -(-(first + rounds) // length))
+    drawn = [_block(tuple(seeds.tolist()), block, length, clients, m) for block in blocks]
+    every = drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
+    return every[first - blocks[0] * length :][:rounds]
+
+
+@lru_cache(maxsize=16)
+def _block(seeds: tuple[int, ...], block: int, length: int, clients: int, m: int) -> Int[np.ndarray, "length X m"]:
+    rounds = (block * length + np.arange(length)).astype(np.int32)
+    return np.asarray(cohorts(np.array(seeds, np.uint32), rounds, np.int32(clients), m=m))
 
 
 def deal(cohort: np.ndarray, steps: np.ndarray, devices: int) -> np.ndarray:

@@ -19,6 +19,7 @@ import numpy as np
 import fedloom.engines.devices as machine
 from fedloom.algorithms import Algorithm, ServerState
 from fedloom.engines.crew import Crew
+from fedloom.engines.deferred import Columns, Deferred, known
 from fedloom.engines.keeping import enter, taken
 from fedloom.engines.lanes import Total
 from fedloom.engines.plan import Plan
@@ -46,6 +47,11 @@ class Spread(Program):
     crew: Crew | None = None
     pieces: int = 1
 
+    @property
+    def runs_ahead(self) -> bool:
+        """False: a round is over when the workers have done it."""
+        return False
+
     def advance(self, state: ServerState, first: int, rounds: int) -> tuple[ServerState, Rounds]:
         """The state some rounds later, and what those rounds did."""
         return in_rounds(self.one, state, first, rounds)
@@ -64,7 +70,9 @@ class Spread(Program):
         found = self.crew.do("work", flatten(state.sent), pieces)
         totals, keeps, read = (list(part) for part in zip(*found, strict=True))
         given = self.algorithm, self.store.view(dealt), self.judged_on(dealt), state, self.seeds, dealt
-        return _after(self.task, self.plan, *given, np.bool_(last), kept, totals, keeps, read if read[0] else None)
+        rest = np.bool_(last), kept, totals, keeps, read if read[0] else None
+        state, did = _after(self.task, self.plan, *given, *rest)
+        return state, replace(did, cohort=chosen[0])
 
     def close(self) -> None:
         """Let the workers go."""
@@ -77,7 +85,7 @@ class Spread(Program):
             return {}
         return super().judged_on(dealt)
 
-    def means(self, state: ServerState, split: str, models: str) -> dict[str, np.ndarray]:
+    def means(self, state: ServerState, split: str, models: str) -> Deferred[Columns]:
         """Return metric → mean over examples, for each experiment; clients with code of their own measure it."""
         if self.task.client is None:
             return super().means(state, split, models)
@@ -88,7 +96,7 @@ class Spread(Program):
         metrics = found[0][0]
         sums = {name: np.array([[one[name] for one in piece] for piece in found]).sum(0) for name in metrics}
         count = sums.pop("count")
-        return {name: value / count for name, value in sums.items()}
+        return known({name: value / count for name, value in sums.items()})
 
 
 def in_rounds(one: Callable[[S, int, bool], tuple[S, Rounds]], state: S, first: int, rounds: int) -> tuple[S, Rounds]:

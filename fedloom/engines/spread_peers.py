@@ -5,7 +5,7 @@ A piece of work takes with it the models of its users, and brings their updates;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,11 @@ class SpreadPeers(Peers):
     crew: Crew | None = None
     pieces: int = 1
 
+    @property
+    def runs_ahead(self) -> bool:
+        """False: a round is over when the workers have done it."""
+        return False
+
     def advance(self, state: PeerState, first: int, rounds: int) -> tuple[PeerState, Rounds]:  # type: ignore[override]
         """The state some rounds later, and what those rounds did."""
         return in_rounds(self.one, state, first, rounds)
@@ -56,7 +61,8 @@ class SpreadPeers(Peers):
         examples = {part: self.store.view(everyone, part) if few else self.everyone(part) for part in parts}
         test = self.seen_on(everyone)
         given = self.algorithm, view, test, examples, state, self.seeds, everyone, np.bool_(last), found
-        return _mixed(self.task, self.plan, self.m, *given)
+        state, did = _mixed(self.task, self.plan, self.m, *given)
+        return state, replace(did, cohort=chosen)
 
     def models(self, state: PeerState, users: Int[np.ndarray, "X n"]) -> Sent:
         """What some users are sent."""

@@ -24,6 +24,7 @@ from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.restore import Identity
 from fedloom.runs.result import WORKERS, Run, write_history, write_model
 from fedloom.runs.settings import Settings
+from fedloom.runs.turn import Turn, first_turn, may_run_ahead, next_turn, round_of
 from fedloom.runs.users import Users, present, summary
 from fedloom.trees import flatten, member, stack
 
@@ -62,26 +63,40 @@ class Ongoing:
         self.took = list[float]()  # seconds of each turn of the program's loop; the first one compiles
 
     def run(self, state: ServerState) -> list[Run]:
-        """Advance, evaluate and record until every experiment has stopped."""
+        """Advance, evaluate and record until every experiment has stopped.
+
+        The device computes the next turn while the results of the last one are recorded, where that pays.
+        """
         if not len(self.histories[0]):
-            self.record(state, None)
+            self.record(first_turn(self.program, state, self.settings.evaluated))
         self.settle(state)
+        now, coming = round_of(state), None
         with interruptible() as interrupted:
             while self.active and not interrupted() and time.perf_counter() < self.settings.until:
-                before, start = state, time.perf_counter()
-                now = int(np.max(np.asarray(state.round)))
-                every = self.settings.every  # whenever it began, it is evaluated in the rounds of a run left alone
-                rounds = min(every - now % every, self.settings.stop.rounds - now)
-                state, did = self.program.advance(state, now, rounds)
-                self.record(state, did)
-                self.settle(state, before)
+                start = time.perf_counter()
+                turn = coming or self.dispatch(state, now)
+                coming = self.dispatch(turn.state, turn.round) if self.goes_ahead(turn) else None
+                self.record(turn)
+                self.settle(turn.state, turn.before)
                 self.took.append(time.perf_counter() - start)
-                state = self.shrink(state, now + rounds)
+                program, now = self.program, turn.round
+                state = self.shrink(turn.state, now)
+                coming = coming if self.program is program else None
                 if time.perf_counter() - self.saved > self.settings.save_seconds:
                     self.save(state)
         for i in self.active:
             self.finish(i, self.of(state, i), INTERRUPTED, "interrupted; it can be resumed")
         return [self.finished[i] for i in range(len(self.histories))]
+
+    def dispatch(self, state: ServerState, now: int) -> Turn:
+        """Dispatch the rounds up to the next evaluation, which is in the same rounds wherever a run was resumed."""
+        every = self.settings.every
+        rounds = min(every - now % every, self.settings.stop.rounds - now)
+        return next_turn(self.program, state, now, rounds, self.settings.evaluated)
+
+    def goes_ahead(self, turn: Turn) -> bool:
+        """Return whether to dispatch the turn after this one now."""
+        return turn.round < self.settings.stop.rounds and may_run_ahead(self.program, turn.state, self.took)
 
     def until(self, i: int) -> Passed:
         """What has passed by the clock in the rounds that an experiment has done."""
@@ -113,17 +128,14 @@ class Ongoing:
         self.program, self.took = self.rebuild(self.inside), []
         return self.program.place(kept)
 
-    def record(self, state: ServerState, did: Rounds | None) -> None:
-        """Evaluate, and add a row to every history that goes on."""
-        parts = [self.program.evaluate(state, split) for split in self.settings.evaluated]
-        measured = {name: values for part in parts for name, values in part.items()}
-        others = self.program.measures(state, self.settings.evaluated)
+    def record(self, turn: Turn) -> None:
+        """Wait for the results of a turn, and add a row to every history that goes on."""
+        did, measured = turn.fetch()
         seconds = time.perf_counter() - self.began
         for i in self.active:
             history, at = self.histories[i], self.inside.index(i)
             metrics = {name: float(values[at]) for name, values in measured.items()}
-            row = {**costs(self.program, state, did, history, at), "seconds": seconds, **metrics}
-            row |= {name: float(values[at]) for name, values in others.items()}
+            row = {**costs(self.program, turn.state, did, history, at), "seconds": seconds, **metrics}
             if self.program.clock:
                 row |= self.pass_time(i, int(row["round"]))
             if did is not None and did.users:
@@ -232,7 +244,7 @@ def costs(program: Program, state: ServerState, did: Rounds | None, history: His
     last = history.rows[-1]
     broken = {} if did.broken is None else {"broken": last.get("broken", 0) + float(did.broken[:, i].sum())}
     first, rounds = int(last["round"]), len(did.norm)
-    steps = program.taken(program.cohorts(first, rounds))[:, i].sum()
+    steps = program.taken(did.cohort)[:, i].sum()
     moved = program.sent(first, rounds, i) * program.model_bytes(state)
     return {
         "round": first + rounds,

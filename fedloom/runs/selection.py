@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedloom.engines.schedule import cohorts
+from fedloom.engines.schedule import planned
 from fedloom.errors import choose, require
 
 SELECTIONS = {
@@ -36,7 +36,7 @@ def roster(selection: str, sizes: np.ndarray, workers: int, m: int, seed: int) -
         require(workers == users, "workers", f"as many as there are users, {users:,} (or select them)", workers)
     require(1 <= workers <= users, "workers", f"between 1 and the number of users, {users:,}", workers)
     seeds = np.array([seed], np.uint32)
-    drawn = lambda round, m: np.asarray(cohorts(seeds, np.array([round], np.int32), np.int32(users), m=m))[0, 0]  # noqa: E731
+    drawn = lambda round, m: planned(seeds, round, 1, users, m)[0, 0]  # noqa: E731
 
     def present(round: int) -> np.ndarray:
         return np.where(np.isin(np.arange(users), drawn(round, m)), np.arange(users), -1)
