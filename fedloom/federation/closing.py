@@ -16,6 +16,7 @@ from fedloom.federation.journal import Closed, Opened, Received
 from fedloom.federation.schema import Schema
 from fedloom.federation.void import flaw
 from fedloom.federation.wire import NUMBERS
+from fedloom.runs.ledger import Cost, add_cost
 from fedloom.trees import flatten
 
 
@@ -79,26 +80,31 @@ def close(
     if void is not None:
         ahead, norm, names = arithmetic.skipped(state), 0.0, ()
         metrics = course.evaluate(ahead)
-    row = costs(arithmetic, opened, chosen, sent, before) | {"replies": len(names), "void": int(void is not None)}
-    row |= {"seconds": seconds, "update_norm": norm, **metrics, **pooled(chosen, course.prefix)}
+    row = add_cost(before, cost(arithmetic, chosen, sent, norm))
+    row |= {
+        "asked": len(opened.cohort),
+        "attempt": opened.attempt,
+        "replies": len(names),
+        "void": int(void is not None),
+    }
+    row |= {"seconds": seconds, **metrics, **pooled(chosen, course.prefix)}
     if stop.watches and stop.monitor:
         row.setdefault(stop.monitor, math.nan)  # no participant has measured it
     return Done(ahead, Closed(opened.round, *kept(disk, arithmetic, ahead), row), names, void)
 
 
-def costs(
-    arithmetic: Arithmetic, opened: Opened, chosen: Sequence[Received], sent: int, before: Mapping[str, float]
-) -> dict[str, float]:
-    """Return what a run has cost after a round, whether or not the round is void."""
-    local, n = arithmetic.algorithm.local, np.array([update.examples for update in chosen], np.int32)
-    return {
-        "round": opened.round + 1,
-        "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.taken(n)))),
-        "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
-        "bytes_down": before.get("bytes_down", 0) + sent,
-        "asked": len(opened.cohort),
-        "attempt": opened.attempt,
-    }
+def cost(arithmetic: Arithmetic, chosen: Sequence[Received], sent: int, norm: float) -> Cost:
+    """Return what a round has cost, whether or not it is void.
+
+    Args:
+        arithmetic: knows how many steps a participant takes.
+        chosen: the updates that were added up.
+        sent: the bytes that the round's models took.
+        norm: of the mean update.
+    """
+    examples = np.array([update.examples for update in chosen], np.int32)
+    steps = int(np.sum(np.asarray(arithmetic.algorithm.local.taken(examples))))
+    return Cost(1, steps, sum(update.size for update in chosen), sent, norm)
 
 
 def kept(disk: Disk, arithmetic: Arithmetic, state: ServerState) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from fedloom.engines.clock import Passed, exact_sum, nothing
 from fedloom.engines.program import Rounds, clients_of
 from fedloom.runs.history import History, Row
 from fedloom.runs.interrupt import interruptible
+from fedloom.runs.ledger import Cost, add_cost, cost_of_models
 from fedloom.runs.ownership import owned, whose
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
 from fedloom.runs.restore import Identity
@@ -135,7 +136,8 @@ class Ongoing:
         for i in self.active:
             history, at = self.histories[i], self.inside.index(i)
             metrics = {name: float(values[at]) for name, values in measured.items()}
-            row = {**costs(self.program, turn.state, did, history, at), "seconds": seconds, **metrics}
+            before = history.rows[-1] if len(history) else None
+            row = {**add_cost(before, cost_of(self.program, turn, did, at)), "seconds": seconds, **metrics}
             if self.program.clock:
                 row |= self.pass_time(i, int(row["round"]))
             if did is not None and did.users:
@@ -237,20 +239,20 @@ def by_worker(passed: Passed) -> list[dict[str, float]]:
     return [{"worker": k, "seconds": t, "bytes_up": up, "bytes_down": down} for k, (t, up, down) in enumerate(each)]
 
 
-def costs(program: Program, state: ServerState, did: Rounds | None, history: History, i: int) -> dict[str, float]:
-    """What an experiment has cost so far."""
+def cost_of(program: Program, turn: Turn, did: Rounds | None, at: int) -> Cost:
+    """Return what the rounds of a turn cost an experiment.
+
+    Args:
+        program: the program that computed them.
+        turn: the rounds.
+        did: what they did, on the host; ``None`` before the first round.
+        at: the place of the experiment in the program.
+    """
     if did is None:
-        return {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0, "update_norm": 0.0}
-    last = history.rows[-1]
-    broken = {} if did.broken is None else {"broken": last.get("broken", 0) + float(did.broken[:, i].sum())}
-    first, rounds = int(last["round"]), len(did.norm)
-    steps = program.taken(did.cohort)[:, i].sum()
-    moved = program.sent(first, rounds, i) * program.model_bytes(state)
-    return {
-        "round": first + rounds,
-        "steps": last["steps"] + int(steps),
-        "bytes_up": last["bytes_up"] + moved,
-        "bytes_down": last["bytes_down"] + program.down * moved,
-        "update_norm": float(did.norm[-1, i]),
-        **broken,
-    }
+        return Cost(0, 0, 0, 0, 0.0)
+    rounds = len(did.norm)
+    assert did.cohort is not None
+    sent = program.sent(turn.round - rounds, rounds, at)
+    rejected = None if did.broken is None else float(did.broken[:, at].sum())
+    steps, size = int(program.taken(did.cohort)[:, at].sum()), program.model_bytes(turn.state)
+    return cost_of_models(rounds, steps, sent, program.down * sent, size, float(did.norm[-1, at]), rejected)

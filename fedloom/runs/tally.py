@@ -14,6 +14,7 @@ from fedloom.engines.exchange import Served
 from fedloom.engines.store import EVERYBODYS, GLOBAL
 from fedloom.measures import OWN, OWN_ON_ALL, PREFIXES, SHARED, Measure
 from fedloom.runs.history import History
+from fedloom.runs.ledger import Cost, add_cost, cost_of_models
 from fedloom.runs.order import Prepared
 
 Measured = dict[str, dict[int, dict[str, float]]]
@@ -90,26 +91,20 @@ def part_for(prepared: Prepared, split: str, models: str) -> str:
 
 def row(prepared: Prepared, history: History, round: int, reports: Sequence[Report], began: float) -> dict[str, float]:
     """What a round adds to the history."""
-    seconds = {"seconds": time.perf_counter() - began}
-    return {**costs(prepared, history, round, reports), **seconds, **metrics(prepared, reports)}
+    before, seconds = history.rows[-1] if len(history) else None, {"seconds": time.perf_counter() - began}
+    return {**add_cost(before, cost(prepared, history, round, reports)), **seconds, **metrics(prepared, reports)}
 
 
-def costs(prepared: Prepared, history: History, round: int, reports: Sequence[Report]) -> dict[str, float]:
-    """What the run has cost so far, counted as a simulation counts it."""
+def cost(prepared: Prepared, history: History, round: int, reports: Sequence[Report]) -> Cost:
+    """Return the cost of the rounds since the last row of a history, counted as a simulation counts it."""
     exchange, sizes = prepared.exchange, prepared.data.clients["train"].size
-    last = history.rows[-1] if len(history) else {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0}
-    rounds, local = range(int(last["round"]), round), exchange.rank.algorithm.local
-    users = [exchange.roster(one) for one in rounds]
+    rounds = range(int(history.last("round")) if len(history) else 0, round)
+    users, local = [exchange.roster(one) for one in rounds], exchange.rank.algorithm.local
     steps = sum(int(np.sum(local.taken(sizes[who[who >= 0]]))) for who in users)
-    moved = sum(exchange.moved(one) for one in rounds) * exchange.models[0].nbytes
+    sent, has_server = sum(exchange.moved(one) for one in rounds), isinstance(exchange, Served)
     squares = sum(one.squares for one in reports)
-    return {
-        "round": round,
-        "steps": last["steps"] + steps,
-        "bytes_up": last["bytes_up"] + moved,
-        "bytes_down": last["bytes_down"] + moved * isinstance(exchange, Served),
-        "update_norm": exchange.norm if isinstance(exchange, Served) else (squares / len(exchange.owner)) ** 0.5,
-    }
+    norm = exchange.norm if isinstance(exchange, Served) else (squares / len(exchange.owner)) ** 0.5
+    return cost_of_models(len(rounds), steps, sent, sent * has_server, exchange.models[0].nbytes, norm)
 
 
 def metrics(prepared: Prepared, reports: Sequence[Report]) -> dict[str, float]:
