@@ -161,7 +161,7 @@ def interruption(here: World) -> dict[str, Any]:
     first, _ = attended(here, "interrupted", RING)
     Rank.train = real  # type: ignore[method-assign]
     second, run = attended(here, "interrupted", RING)
-    done = len(first.history) - 1
+    done = len(first.recorder.history) - 1
     same = run is not None and furthest(run.variables, simulated(RING)[0])
     return {"verdicts": [first.verdict, second.verdict], "done": done, "same": same}
 

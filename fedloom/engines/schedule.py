@@ -47,7 +47,7 @@ def planned(seeds: np.ndarray, first: int, rounds: int, clients: int, m: int) ->
     They are drawn for many rounds at once and remembered, because each draw waits until the device is free.
     """
     length = min(ROUNDS, max(1, NUMBERS // (len(seeds) * m)))
-    blocks = range(first // length, -(-(first + rounds) // length))
+    blocks = range(first // length, (first + max(rounds, 1) - 1) // length + 1)
     drawn = [_block(tuple(seeds.tolist()), block, length, clients, m) for block in blocks]
     every = drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
     return every[first - blocks[0] * length :][:rounds]

@@ -22,7 +22,8 @@ from fedloom.federation.uploads import PART, Uploads
 from fedloom.federation.void import LIMIT, exhausted
 from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Over, Place, Refusal, Update, Verdict, Welcome, Work
-from fedloom.runs.history import from_rows
+from fedloom.runs.history import History, from_rows
+from fedloom.runs.recorder import Decision, Recorder
 
 
 class Coordinator:
@@ -70,7 +71,8 @@ class Coordinator:
         self.run, self.began = told["run"], float(told["began"])
         self.state_file, self.model_file = (last.state, last.model) if last else (told["state"], told["model"])
         self.state = self.arithmetic.state(self.arithmetic.state_schema.arrays(self.disk.checked(self.state_file)))
-        self.history = from_rows(self.journal.rows(), self.arithmetic.task.directions)
+        history = from_rows(self.journal.rows(), self.arithmetic.task.directions)
+        self.recorder = Recorder(history, self.course.stop)
         self.roll = Roll(self.rules, self.journal, now)
         self.members, self.present = self.roll.members, self.roll.present
         self.round = last.round + 1 if last else 0
@@ -88,7 +90,7 @@ class Coordinator:
             self.opened, self.received = standing  # whoever comes back is expected again: nobody else, in the end
             self.received = sound_updates(self.journal, self.disk, self.opened, self.received)
             self.opened = replace(self.opened, began=now)
-        self.stopped = self._over_because() if len(self.history) else None
+        self.stopped = self._over_because(self.recorder.decide()) if len(history) else None
         self.uploads.clear()  # after a crash their ends may be anything
         self._tidy()
 
@@ -368,14 +370,19 @@ class Coordinator:
         """The work of closing a round with these updates."""
         numbers = {update.name: self._number(update.name) for update in received}
         seconds = self.before + now - self.since
-        before = self.history.rows[-1] if len(self.history) else {}
+        before = self.recorder.last or {}
         sent = (self.disk.size(self.model_file) or 0) * len(opened.cohort)
         given = opened, received, numbers, len(self.members), seconds, sent, before
         return partial(close, self.course, self.disk, self.state, *given)
 
-    def _over_because(self) -> str | None:
+    @property
+    def history(self) -> History:
+        """The rows of all closed rounds."""
+        return self.recorder.history
+
+    def _over_because(self, decision: Decision) -> str | None:
         """Return why the run is over, or ``None`` if it goes on."""
-        return self.course.stop.reason(self.history) or exhausted(self.history.rows, self.journal.voids(LIMIT))
+        return decision.reason or exhausted(self.history.rows, self.journal.voids(LIMIT))
 
     def finish(self, done: Done) -> None:
         """Write that a round is closed, with a new model or void, and go on to the next."""
@@ -389,10 +396,10 @@ class Coordinator:
             known = self.members[name]
             self.members[name] = replace(known, counted=done.closed.round, rounds=known.rounds + 1)
         self.state, self.state_file, self.model_file = done.state, done.closed.state, done.closed.model
-        self.history = self.history + dict(done.closed.row)
+        self.recorder, decision = self.recorder.add(dict(done.closed.row), must_be_finite=False)  # void rounds stay
         self.round, self.opened, self.received, self.expected = self.round + 1, None, {}, set()
         self.closing, self.not_before = False, now
-        self.stopped = self._over_because()
+        self.stopped = self._over_because(decision)
         self.log("closed", **done.closed.row)
         self.uploads.clear()  # of a round that is over
         if self.stopped:

@@ -9,6 +9,7 @@ from fedloom.algorithms import ServerState
 from fedloom.federation.arithmetic import Arithmetic
 from fedloom.federation.journal import Void
 from fedloom.federation.schema import Unfit
+from fedloom.runs.recorder import nonfinite
 from fedloom.trees import flatten
 
 LIMIT = 10  # void rounds in a row after which a run ends
@@ -35,9 +36,8 @@ def flaw(
         return f"the state after it cannot be used: {error}"
     if not math.isfinite(norm):
         return "the norm of the mean update is not finite"
-    for name, value in measured.items():
-        if not math.isfinite(value):
-            return f"the {name.replace('_', ' ')} of the model after it is {value}"
+    if (name := nonfinite(measured)) is not None:
+        return f"the {name.replace('_', ' ')} of the model after it is {measured[name]}"
     return None
 
 

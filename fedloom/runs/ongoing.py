@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -16,12 +15,14 @@ from fedloom.algorithms import Method, ServerState
 from fedloom.data.checksum import json_content
 from fedloom.engines import Program
 from fedloom.engines.clock import Passed, exact_sum, nothing
+from fedloom.engines.deferred import Columns
 from fedloom.engines.program import Rounds, clients_of
-from fedloom.runs.history import History, Row
+from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.ledger import Cost, add_cost, cost_of_models
 from fedloom.runs.ownership import owned, whose
-from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record
+from fedloom.runs.record import FINISHED, INTERRUPTED, RUNNING, Record
+from fedloom.runs.recorder import Decision, Recorder
 from fedloom.runs.restore import Identity
 from fedloom.runs.result import WORKERS, Run, write_history, write_model
 from fedloom.runs.settings import Settings
@@ -50,7 +51,8 @@ class Ongoing:
         histories: list[History],
     ) -> None:
         self.program, self.rebuild, self.settings, self.folders = program, rebuild, settings, folders
-        self.identities, self.labels, self.algorithms, self.histories = identities, labels, algorithms, histories
+        self.identities, self.labels, self.algorithms = identities, labels, algorithms
+        self.recorders = [Recorder(history, settings.stop) for history in histories]
         self.watch: Watch | None = None
         self.race: Race | None = None
         self.users = [Users() for _ in histories]
@@ -68,9 +70,10 @@ class Ongoing:
 
         The device computes the next turn while the results of the last one are recorded, where that pays.
         """
-        if not len(self.histories[0]):
+        if self.recorders[0].last is None:
             self.record(first_turn(self.program, state, self.settings.evaluated))
-        self.settle(state)
+        else:
+            self.settle(state, None, {i: recorder.decide() for i, recorder in enumerate(self.recorders)})
         now, coming = round_of(state), None
         with interruptible() as interrupted:
             while self.active and not interrupted() and time.perf_counter() < self.settings.until:
@@ -78,7 +81,6 @@ class Ongoing:
                 turn = coming or self.dispatch(state, now)
                 coming = self.dispatch(turn.state, turn.round) if self.goes_ahead(turn) else None
                 self.record(turn)
-                self.settle(turn.state, turn.before)
                 self.took.append(time.perf_counter() - start)
                 program, now = self.program, turn.round
                 state = self.shrink(turn.state, now)
@@ -87,7 +89,7 @@ class Ongoing:
                     self.save(state)
         for i in self.active:
             self.finish(i, self.of(state, i), INTERRUPTED, "interrupted; it can be resumed")
-        return [self.finished[i] for i in range(len(self.histories))]
+        return [self.finished[i] for i in range(len(self.recorders))]
 
     def dispatch(self, state: ServerState, now: int) -> Turn:
         """Dispatch the rounds up to the next evaluation, which is in the same rounds wherever a run was resumed."""
@@ -101,16 +103,18 @@ class Ongoing:
 
     def until(self, i: int) -> Passed:
         """What has passed by the clock in the rounds that an experiment has done."""
-        begun, rounds = (
-            nothing(len(self.program.data)),
-            int(self.histories[i].last("round")) if self.histories[i] else 0,
-        )
+        begun, rounds = nothing(len(self.program.data)), self.recorders[i].round
         return self.program.passed(begun, 0, rounds, self.inside.index(i)) if self.program.clock else begun
+
+    @property
+    def histories(self) -> list[History]:
+        """The histories of all experiments."""
+        return [recorder.history for recorder in self.recorders]
 
     @property
     def active(self) -> list[int]:
         """The experiments that have not stopped."""
-        return [i for i in range(len(self.histories)) if i not in self.finished]
+        return [i for i in range(len(self.recorders)) if i not in self.finished]
 
     def of(self, state: ServerState, i: int) -> ServerState:
         """The state of one experiment."""
@@ -130,73 +134,77 @@ class Ongoing:
         return self.program.place(kept)
 
     def record(self, turn: Turn) -> None:
-        """Wait for the results of a turn, and add a row to every history that goes on."""
+        """Wait for the results of a turn, add a row to every history that goes on, and take leave of those that end."""
         did, measured = turn.fetch()
-        seconds = time.perf_counter() - self.began
+        seconds, decisions = time.perf_counter() - self.began, dict[int, Decision]()
         for i in self.active:
-            history, at = self.histories[i], self.inside.index(i)
-            metrics = {name: float(values[at]) for name, values in measured.items()}
-            before = history.rows[-1] if len(history) else None
-            row = {**add_cost(before, cost_of(self.program, turn, did, at)), "seconds": seconds, **metrics}
-            if self.program.clock:
-                row |= self.pass_time(i, int(row["round"]))
-            if did is not None and did.users:
-                each = present(clients_of(self.program, did, at), self.program.m)
-                everybody = len(self.program.data)
-                self.users[i] += {"round": np.int64(row["round"]), "all_clients": np.int64(everybody), **each}
-                row |= {**summary(each, self.program.task.directions), "users_all": everybody}
-            self.histories[i] = history + row
+            row = self.row(i, turn, did, seconds, measured)
+            self.recorders[i], decisions[i] = self.recorders[i].add(row, must_be_finite=did is not None)
         if self.watch:
-            self.watch(self.histories)
+            self.watch([decisions[i].shown if i in decisions else history for i, history in enumerate(self.histories)])
+        self.settle(turn.state, turn.before, decisions)
 
-    def best_row(self, i: int) -> Row | None:
-        """Return the row of the round whose model is kept because it is the best; ``None`` if the last one is kept."""
-        stop = self.settings.stop
-        return self.histories[i].best_row(stop.monitor) if stop.keeps_best and stop.monitor else None
+    def row(self, i: int, turn: Turn, did: Rounds | None, seconds: float, measured: Columns) -> dict[str, float]:
+        """Return an experiment's row of the history after a turn, and let its clock and the records of users go on."""
+        at = self.inside.index(i)
+        metrics = {name: float(values[at]) for name, values in measured.items()}
+        row = {**add_cost(self.recorders[i].last, cost_of(self.program, turn, did, at)), "seconds": seconds, **metrics}
+        if self.program.clock:
+            row |= self.pass_time(i, turn.round)
+        if did is not None and did.users:
+            each = present(clients_of(self.program, did, at), self.program.m)
+            everybody = len(self.program.data)
+            self.users[i] += {"round": np.int64(turn.round), "all_clients": np.int64(everybody), **each}
+            row |= {**summary(each, self.program.task.directions), "users_all": everybody}
+        return row
 
     def pass_time(self, i: int, now: int) -> dict[str, float]:
         """Let the clock go on to a round, and read it: seconds, and bytes in all and through the busiest link."""
-        done = int(self.histories[i].last("round")) if self.histories[i] else 0
+        done = self.recorders[i].round
         self.passed[i] = passed = self.program.passed(self.passed[i], done, now - done, self.inside.index(i))
         down = exact_sum(passed.down) if self.program.down else 0  # what peers send is not sent once more
         sent = {"bytes_up": exact_sum(passed.up), "bytes_down": down}
         return {"clock": passed.now, **sent, "busiest_bytes": int((passed.up + passed.down).max())}
 
-    def settle(self, state: ServerState, before: ServerState | None = None) -> None:
-        """Take leave of the experiments that have stopped."""
-        for i in self.active:
-            row = self.histories[i].rows[-1]
-            broken = [name for name, value in row.items() if not math.isfinite(value)]
-            if broken and before is not None:
-                self.diverge(i, self.of(before, i), broken[0])
+    def settle(self, state: ServerState, before: ServerState | None, decisions: Mapping[int, Decision]) -> None:
+        """Take leave of the experiments that have stopped.
+
+        Args:
+            state: the state after the last rounds.
+            before: the state before them, if there were any.
+            decisions: what follows from the last row of each experiment that went on.
+        """
+        for i, decision in decisions.items():
+            if decision.has_diverged:
+                assert before is not None
+                self.diverge(i, self.of(before, i), decision)
                 continue
-            if self.best_row(i) is row:
+            if self.recorders[i].last_is_best:
                 self.best[i] = jax.tree.map(np.array, self.of(state, i))
-            if reason := self.settings.stop.reason(self.histories[i]):
-                self.finish(i, self.of(state, i), FINISHED, reason)
+            if decision.has_ended:
+                self.finish(i, self.of(state, i), decision.status, decision.reason)
         for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
             self.finish(i, self.of(state, i), FINISHED, "overtaken by others")
 
-    def diverge(self, i: int, good: ServerState, name: str) -> None:
+    def diverge(self, i: int, good: ServerState, decision: Decision) -> None:
         """Stop an experiment whose numbers ceased to be finite, at its last good state."""
-        row, local = self.histories[i].rows[-1], self.algorithms[i].local
-        self.histories[i] = replace(self.histories[i], rows=self.histories[i].rows[:-1])
-        self.users[i] = self.users[i].before(int(row["round"]))
+        round, local = int(decision.shown.last("round")), self.algorithms[i].local
+        self.users[i] = self.users[i].before(round)
         self.passed[i] = self.until(i)
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
-        rate = float(local.lr) * float(local.decay) ** (row["round"] - 1)
-        why = f"{name.replace('_', ' ')} is {row[name]} after round {int(row['round'])} with learning rate {rate:g}"
-        self.finish(i, good, DIVERGED, f"diverged: {why}{kept}; try a smaller learning rate")
+        rate = float(local.lr) * float(local.decay) ** (round - 1)
+        why = f"{decision.reason} with learning rate {rate:g}"
+        self.finish(i, good, decision.status, f"diverged: {why}{kept}; try a smaller learning rate")
 
     def finish(self, i: int, state: ServerState, status: str, stopped: str) -> None:
         """End an experiment: its run, and in its folder the checkpoint, history and model."""
         folder = self.folders[i]
         host: ServerState = jax.tree.map(np.array, state)
-        best = self.best_row(i)
+        best, history = self.recorders[i].best, self.recorders[i].history
         kept = (self.best[i] if best else None) or host
         whose_model = whose(self.algorithms[i], kept.variables, len(self.program.data))
         self.finished[i] = Run(
-            self.labels[i], self.histories[i], kept.variables, stopped, status, folder, self.users[i],
+            self.labels[i], history, kept.variables, stopped, status, folder, self.users[i],
             self.passed[i] if self.program.clock else None, owned(self.algorithms[i], kept),
             identity=self.identities[i], best=best, monitor=self.settings.monitored, **whose_model,
         )  # fmt: skip
@@ -217,10 +225,10 @@ class Ongoing:
 
         The checkpoint is written first: whatever is read afterwards, the checkpoint counts.
         """
-        folder, history = self.folders[i], self.histories[i]
+        folder, recorder = self.folders[i], self.recorders[i]
         assert folder is not None
         record = Record(
-            self.labels[i], history, int(history.last("round")), status, stopped, monitor=self.settings.monitored,
+            self.labels[i], recorder.history, recorder.round, status, stopped, monitor=self.settings.monitored,
             keeps_best=self.settings.stop.keeps_best,
             **whose(self.algorithms[i], state.variables, len(self.program.data)), settings=self.settings.recorded(),
             identity=self.identities[i],

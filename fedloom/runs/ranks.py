@@ -7,7 +7,6 @@ everybody has done the same rounds. All keep the last two meetings in mind: what
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from fedloom.runs.lock import alone
 from fedloom.runs.order import Order, Prepared, Refused, prepared
 from fedloom.runs.ownership import whose
 from fedloom.runs.record import DIVERGED, FINISHED, INTERRUPTED, RUNNING, Record, from_json
+from fedloom.runs.recorder import Recorder
 from fedloom.runs.restore import difference
 from fedloom.runs.result import WORKERS, Run, write_history, write_model
 from fedloom.runs.resumption import check_resumption
@@ -56,7 +56,7 @@ class Attendance:
         self.mailbox, self.world, self.order, self.watch = mailbox, mailbox.world, order, watch
         self.folder = Path(order.folder)
         self.moments: deque[Moment] = deque(maxlen=2)
-        self.history, self.workers = History(), list[dict[str, Any]]()
+        self.workers = list[dict[str, Any]]()
         self.verdict = ""
         self.held = ExitStack()  # the folder, at rank 0
         self.began = time.perf_counter()
@@ -109,8 +109,8 @@ class Attendance:
         if start[0]:
             raise Refused(start[0])
         self.exchange = self.prepared.exchange
-        self.history = History(better=self.prepared.directions)
-        self.stop = replace(self.prepared.settings.stop, rounds=self.prepared.rounds)
+        stop = replace(self.prepared.settings.stop, rounds=self.prepared.rounds)
+        self.recorder = Recorder(History(better=self.prepared.directions), stop)
         self.stored = found[start[1]] if start[1] is not None else None
 
     def kept(self) -> dict[int, checkpoint.Checkpoint]:
@@ -139,10 +139,11 @@ class Attendance:
             exchange.restore(self.stored.part(checkpoint.LAST))
             for name, into in counters(self.prepared).items():
                 into.update({int(worker): value for worker, value in about["spent"][name].items()})
-            self.history, self.workers = from_rows(about["rows"], self.prepared.directions), about["workers"]
+            history, self.workers = from_rows(about["rows"], self.prepared.directions), about["workers"]
+            self.recorder = replace(self.recorder, history=history)
             self.moments.append(Moment(round, exchange.arrays(), about))
-            self.began -= self.history.last("seconds") if len(self.history) else 0.0
-        verdict = self.told("begin", lambda: self.stop.reason(self.history) if len(self.history) else None)
+            self.began -= history.last("seconds") if len(history) else 0.0
+        verdict = self.told("begin", lambda: self.recorder.decide().reason or None)
         return round, verdict
 
     def told(self, kind: str, decide: Callable[[], str | None]) -> str | None:
@@ -157,7 +158,7 @@ class Attendance:
     def next(self, round: int) -> int:
         """The round of the next meeting."""
         every, save = self.prepared.experiment.every, self.order.save_every
-        return min((round // every + 1) * every, (round // save + 1) * save, self.stop.rounds)
+        return min((round // every + 1) * every, (round // save + 1) * save, self.recorder.stop.rounds)
 
     def meet(self, round: int, asked: bool) -> str | None:
         """Tell rank 0 how this rank's workers fare; why the run stops, if it does."""
@@ -175,23 +176,19 @@ class Attendance:
 
     def judged(self, round: int, reports: list[Report]) -> str | None:
         """Add a row to the history; why the run stops, if it does."""
-        before = self.history
-        fresh = row(self.prepared, before, round, reports, self.began)
-        self.history, self.workers = before + fresh, statistics(self.prepared, round, reports)
+        fresh = row(self.prepared, self.recorder, round, reports, self.began)
+        self.recorder, decision = self.recorder.add(fresh)
+        self.workers = statistics(self.prepared, round, reports)
         if self.watch:
-            self.watch(self.history, self.workers)
-        broken = [name for name, value in fresh.items() if not math.isfinite(value)]
-        if broken:
-            self.history = before
-            return f"{DIVERGED}: {broken[0].replace('_', ' ')} is {fresh[broken[0]]} after round {round}"
-        return self.stop.reason(self.history)
+            self.watch(decision.shown, self.workers)
+        return f"{DIVERGED}: {decision.reason}" if decision.has_diverged else decision.reason or None
 
     def moment(self, round: int) -> Moment:
         """What this rank has now."""
         spent = {name: {str(w): n for w, n in counted.items()} for name, counted in counters(self.prepared).items()}
         owned = whose(self.exchange.rank.algorithm, self.exchange.rank.first, len(self.prepared.data))
         settings = self.prepared.settings.recorded()
-        record = Record(self.prepared.label, self.history, round, RUNNING, **owned, settings=settings,
+        record = Record(self.prepared.label, self.recorder.history, round, RUNNING, **owned, settings=settings,
                         identity=self.prepared.identity, monitor=self.prepared.settings.monitored)  # fmt: skip
         about = {"workers": self.workers, "spent": spent, **record.as_json()}
         return Moment(round, self.exchange.arrays(), about)

@@ -13,9 +13,9 @@ from fedloom.engines.evaluate import measured_models
 from fedloom.engines.exchange import Served
 from fedloom.engines.store import EVERYBODYS, GLOBAL
 from fedloom.measures import OWN, OWN_ON_ALL, PREFIXES, SHARED, Measure
-from fedloom.runs.history import History
 from fedloom.runs.ledger import Cost, add_cost, cost_of_models
 from fedloom.runs.order import Prepared
+from fedloom.runs.recorder import Recorder
 
 Measured = dict[str, dict[int, dict[str, float]]]
 """Part → worker → metric (and ``count``) → its sum over the worker's examples of the part."""
@@ -89,16 +89,25 @@ def part_for(prepared: Prepared, split: str, models: str) -> str:
     return EVERYBODYS + split
 
 
-def row(prepared: Prepared, history: History, round: int, reports: Sequence[Report], began: float) -> dict[str, float]:
+def row(
+    prepared: Prepared, recorder: Recorder, round: int, reports: Sequence[Report], began: float
+) -> dict[str, float]:
     """What a round adds to the history."""
-    before, seconds = history.rows[-1] if len(history) else None, {"seconds": time.perf_counter() - began}
-    return {**add_cost(before, cost(prepared, history, round, reports)), **seconds, **metrics(prepared, reports)}
+    spent, seconds = cost(prepared, recorder.round, round, reports), {"seconds": time.perf_counter() - began}
+    return {**add_cost(recorder.last, spent), **seconds, **metrics(prepared, reports)}
 
 
-def cost(prepared: Prepared, history: History, round: int, reports: Sequence[Report]) -> Cost:
-    """Return the cost of the rounds since the last row of a history, counted as a simulation counts it."""
+def cost(prepared: Prepared, before: int, now: int, reports: Sequence[Report]) -> Cost:
+    """Return the cost of the rounds between two evaluations, counted as a simulation counts it.
+
+    Args:
+        prepared: the run.
+        before: the number of rounds done at the first evaluation.
+        now: the number of rounds done at the second one.
+        reports: how the ranks' workers fare at the second one.
+    """
     exchange, sizes = prepared.exchange, prepared.data.clients["train"].size
-    rounds = range(int(history.last("round")) if len(history) else 0, round)
+    rounds = range(before, now)
     users, local = [exchange.roster(one) for one in rounds], exchange.rank.algorithm.local
     steps = sum(int(np.sum(local.taken(sizes[who[who >= 0]]))) for who in users)
     sent, has_server = sum(exchange.moved(one) for one in rounds), isinstance(exchange, Served)
