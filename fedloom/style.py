@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.rcsetup import cycler
+from typing import TYPE_CHECKING, Any
 
 from fedloom.errors import ArgumentError, FedloomError
+
+if TYPE_CHECKING:  # matplotlib takes long to import, so a function that draws imports it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#1b6ca8", "#d1495b", "#3a7d44", "#8d5a97", "#e08e2b", "#4a4a4a")
 STYLE: dict[Any, Any] = {
@@ -19,7 +18,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.prop_cycle": f"cycler('color', {list(COLOURS)})",
     "svg.hashsalt": "fedloom",
 }
 
@@ -35,6 +34,8 @@ def logarithmic(axes: Axes) -> None:
 
 def save(figure: Figure, file: str | Path) -> None:
     """Write a figure; the name's ending (png, pdf, svg, …) says as what."""
+    import matplotlib as mpl
+
     path = Path(file)
     known = [f".{kind}" for kind in sorted(figure.canvas.get_supported_filetypes())]
     if path.suffix.lower() not in known:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from fedloom.data.description import Description, describe
 from fedloom.data.federated import FederatedData
 from fedloom.data.partition.partition import counted
 from fedloom.style import COLOURS, STYLE, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAMED = 12  # clients up to which they are named
 BUBBLES = 40  # clients up to which every client has a column of bubbles
@@ -28,6 +28,9 @@ def picture(data: FederatedData | Description, file: str | Path | None = None) -
         data: the data, or its description.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     about = describe(data) if isinstance(data, FederatedData) else data
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 3.8), layout="constrained")
@@ -47,6 +50,8 @@ def picture(data: FederatedData | Description, file: str | Path | None = None) -
 
 def _bubbles(axes: Any, about: Description, counts: np.ndarray) -> None:
     """A circle for each client and class, its area the number of examples."""
+    from matplotlib.ticker import MaxNLocator
+
     client, label = np.nonzero(counts)
     room = min(400 / about.clients, 230 / counts.shape[1]) ** 2
     area = room * counts[client, label] / counts.max()
@@ -80,11 +85,13 @@ def _name_classes(axes: Any, about: Description) -> None:
 
 def _bars(axes: Any, about: Description, counts: np.ndarray) -> None:
     """A bar for each client, stacked by class; of many clients every so-manieth, by size."""
+    from matplotlib import colormaps
+
     order = np.argsort(-about.sizes, kind="stable")
     shown = order[np.linspace(0, len(order) - 1, min(BARS, len(order))).round().astype(int)]
-    colours = mpl.colormaps["tab20" if counts.shape[1] > 10 else "tab10"]
+    colours = colormaps["tab20" if counts.shape[1] > 10 else "tab10"]
     if counts.shape[1] > 20:
-        colours = mpl.colormaps["turbo"].resampled(counts.shape[1])
+        colours = colormaps["turbo"].resampled(counts.shape[1])
     wide = about.sizes.max() > 30 * max(about.sizes.min(), 1)  # bars would show the largest client and nothing else
     heights = counts[shown] / (counts[shown].sum(axis=1, keepdims=True) if wide else 1)
     below = np.zeros(len(shown))
@@ -109,6 +116,8 @@ def _ranks(axes: Any, about: Description) -> None:
 
 def _histogram(axes: Any, about: Description) -> None:
     """How many clients have how much."""
+    from matplotlib.ticker import MaxNLocator, NullFormatter
+
     low, high = int(about.sizes.min()), int(about.sizes.max())
     wide = high > 30 * max(low, 1)
     many = int(np.clip(2 * np.sqrt(about.clients), 5, 30))

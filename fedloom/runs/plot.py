@@ -6,17 +6,18 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
 from fedloom.errors import FedloomError, UnknownName, choose, require
 from fedloom.measures import LABELS, MEAN, OWN, OWN_ON_ALL, SHARED, Measure, parse
 from fedloom.runs.history import AGAINST, History
 from fedloom.runs.seed_group import LabelledRun, group_seeds
 from fedloom.style import COLOURS, STYLE, logarithmic, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AXES = {"rounds": "rounds of communication", "bytes": "megabytes sent", "seconds": "seconds",
         "steps": "local steps", "clock": "seconds by the simulated clock"}  # fmt: skip
@@ -70,6 +71,9 @@ def plot(
         target: a line to draw across the accuracies.
         file: where to save the figure (png, pdf, svg); the name's ending says which.
     """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     lines = merge_seeds(runs)
     metrics = metrics or usual_metrics(lines)
     with mpl.rc_context(STYLE):
@@ -225,11 +229,11 @@ def mean_curve(curves: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> t
 
 def colours(many: int) -> list[Any]:
     """A colour each: the usual ones, or shades where there are more."""
-    return (
-        [f"C{i}" for i in range(many)]
-        if many <= len(COLOURS)
-        else list(mpl.colormaps["viridis"](np.linspace(0, 0.92, many)))
-    )
+    if many <= len(COLOURS):
+        return [f"C{i}" for i in range(many)]
+    from matplotlib import colormaps
+
+    return list(colormaps["viridis"](np.linspace(0, 0.92, many)))
 
 
 def others(history: History) -> set[str]:

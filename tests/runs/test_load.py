@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -172,3 +174,13 @@ def test_a_run_without_its_checkpoint_is_not_begun_anew(generated: Make, tmp_pat
     with pytest.raises(CheckpointError, match=r"holds history\.json, but no checkpoint from which this run could go"):
         fl.run(generated(SIZES), TASK, ALGORITHM, rounds=2, directory=tmp_path)
     assert json.loads((tmp_path / HISTORY).read_text())["round"] == 2
+
+
+def test_reading_a_result_imports_no_matplotlib(generated: Make, tmp_path: Path) -> None:
+    fl.run(generated(SIZES), TASK, ALGORITHM, rounds=1, directory=tmp_path)
+    script = """import sys, fedloom as fl
+run = fl.load(sys.argv[1])
+print(run.stopped, sorted(name for name in sys.modules if name.split(".")[0] == "matplotlib"))
+"""
+    told = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert told.stdout == "did 1 round []\n"
