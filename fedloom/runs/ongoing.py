@@ -88,7 +88,7 @@ class Ongoing:
                 if time.perf_counter() - self.saved > self.settings.save_seconds:
                     self.save(state)
         for i in self.active:
-            self.finish(i, self.of(state, i), INTERRUPTED, "interrupted; it can be resumed")
+            self.finish(i, self.copied(state, i), INTERRUPTED, "interrupted; it can be resumed")
         return [self.finished[i] for i in range(len(self.recorders))]
 
     def dispatch(self, state: ServerState, now: int) -> Turn:
@@ -119,6 +119,13 @@ class Ongoing:
     def of(self, state: ServerState, i: int) -> ServerState:
         """The state of one experiment."""
         mine: ServerState = member(state, self.inside.index(i))
+        return mine
+
+    def copied(self, state: ServerState, i: int) -> ServerState:
+        """A copy of the state of one experiment on the host; a program of one experiment compiles nothing for it."""
+        at = self.inside.index(i)
+        chosen = state if len(self.inside) == 1 else jax.tree.map(lambda a: a[at : at + 1], state)
+        mine: ServerState = jax.tree.map(lambda a: np.array(a[0]), jax.device_get(chosen))
         return mine
 
     def shrink(self, state: ServerState, now: int) -> ServerState:
@@ -177,14 +184,14 @@ class Ongoing:
         for i, decision in decisions.items():
             if decision.has_diverged:
                 assert before is not None
-                self.diverge(i, self.of(before, i), decision)
+                self.diverge(i, self.copied(before, i), decision)
                 continue
             if self.recorders[i].last_is_best:
-                self.best[i] = jax.tree.map(np.array, self.of(state, i))
+                self.best[i] = self.copied(state, i)
             if decision.has_ended:
-                self.finish(i, self.of(state, i), decision.status, decision.reason)
+                self.finish(i, self.copied(state, i), decision.status, decision.reason)
         for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
-            self.finish(i, self.of(state, i), FINISHED, "overtaken by others")
+            self.finish(i, self.copied(state, i), FINISHED, "overtaken by others")
 
     def diverge(self, i: int, good: ServerState, decision: Decision) -> None:
         """Stop an experiment whose numbers ceased to be finite, at its last good state."""
@@ -199,9 +206,8 @@ class Ongoing:
     def finish(self, i: int, state: ServerState, status: str, stopped: str) -> None:
         """End an experiment: its run, and in its folder the checkpoint, history and model."""
         folder = self.folders[i]
-        host: ServerState = jax.tree.map(np.array, state)
         best, history = self.recorders[i].best, self.recorders[i].history
-        kept = (self.best[i] if best else None) or host
+        kept = (self.best[i] if best else None) or state
         whose_model = whose(self.algorithms[i], kept.variables, len(self.program.data))
         self.finished[i] = Run(
             self.labels[i], history, kept.variables, stopped, status, folder, self.users[i],
@@ -209,7 +215,7 @@ class Ongoing:
             identity=self.identities[i], best=best, monitor=self.settings.monitored, **whose_model,
         )  # fmt: skip
         if folder:
-            write_model(folder, self.write(i, host, status, stopped), kept.variables)
+            write_model(folder, self.write(i, state, status, stopped), kept.variables)
         if folder and self.program.clock:
             checkpoint.write_bytes(folder / WORKERS, json_content({"workers": by_worker(self.passed[i])}))
 
@@ -217,7 +223,7 @@ class Ongoing:
         """Checkpoint every experiment that goes on."""
         for i in self.active:
             if self.folders[i]:
-                self.write(i, jax.tree.map(np.array, self.of(state, i)))
+                self.write(i, self.copied(state, i))
         self.saved = time.perf_counter()
 
     def write(self, i: int, state: ServerState, status: str = RUNNING, stopped: str = "") -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from fedloom.algorithms import Method, ServerState
 from fedloom.data import FederatedData
 from fedloom.engines import Program
 from fedloom.engines.clock import Clock
-from fedloom.engines.keeping import widened
 from fedloom.errors import CheckpointError, warn
 from fedloom.runs.fingerprint import fingerprint, optimiser
 from fedloom.runs.history import History, from_rows
@@ -23,7 +22,7 @@ from fedloom.runs.record import Record, from_json
 from fedloom.runs.result import HISTORY, holds_run, measured
 from fedloom.runs.users import Users
 from fedloom.tasks import Task
-from fedloom.trees import flatten, member, stack, unflatten
+from fedloom.trees import names
 
 Identity = dict[str, Any]
 Check = Callable[[Path, Record], None]
@@ -74,53 +73,73 @@ def restore(
     """
     found = [_stored(folder, one, check) if folder else None
              for folder, one, check in zip(folders, who, checks, strict=True)]  # fmt: skip
-    fresh, better = program.init(), program.task.directions
+    better = program.task.directions
     if all(one is None for one in found):
-        return fresh, [History(better=better) for _ in found], [Users() for _ in found], [None for _ in found]
+        return program.init(), [History(better=better) for _ in found], [Users() for _ in found], [None for _ in found]
     kept = [one for one in found if one is not None]
     if len(kept) < len(found):
         raise CheckpointError("some of these experiments have begun and some have not: run them apart")
+    like: ServerState = jax.eval_shape(program.begun, program.algorithm, program.seeds)  # compiles nothing
     try:
-        states = [unflatten(member(fresh, i), one.part(checkpoint.LAST)) for i, one in enumerate(kept)]
+        states = [on_host(like, one.part(checkpoint.LAST)) for one in kept]
     except KeyError as error:
         whose = "an older server's step" if "optimizer." in str(error) else "another model"
         raise CheckpointError(f"the checkpoint lacks {error}: it is of {whose}") from error
     for state in states:
-        same_shapes(fresh, state)
+        same_shapes(like, state)
     return (
-        program.place(stack(evened(states))),
+        program.place(jax.tree.map(lambda *leaves: np.stack(leaves), *evened(states))),
         [from_rows(one.about["rows"], better) for one in kept],
         [measured(one) for one in kept],
-        [best_state(one, member(fresh, i), states[i]) for i, one in enumerate(kept)],
+        [best_state(one, like, state) for one, state in zip(kept, states, strict=True)],
     )
+
+
+def on_host(like: ServerState, arrays: Mapping[str, np.ndarray]) -> ServerState:
+    """Return the state of one experiment from its arrays, which stay in NumPy: nothing is compiled.
+
+    Args:
+        like: a state of the same structure, in shapes.
+        arrays: the arrays by their dotted names.
+
+    Raises:
+        KeyError: names the array that is missing.
+    """
+    state: ServerState = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in names(like)])
+    return state
 
 
 def best_state(stored: checkpoint.Checkpoint, like: ServerState, last: ServerState) -> ServerState | None:
     """Return the state after the best round, as a checkpoint holds it; ``None`` if it does not keep that."""
     arrays, record = stored.part(checkpoint.BEST), from_json(stored.about)
     if arrays:
-        found: ServerState = unflatten(like, arrays)
-        return found
+        return on_host(like, arrays)
     return last if record.keeps_best else None
 
 
-def same_shapes(fresh: ServerState, state: ServerState) -> None:
-    """Raise a :class:`CheckpointError` unless a model's arrays are those that it begins with."""
-    begun, found = flatten(member(fresh, 0).variables), flatten(state.variables)
-    for name, a in found.items():
-        if np.shape(a) != np.shape(begun[name]):
-            shapes = f"{np.shape(a)}, here {np.shape(begun[name])}"
+def same_shapes(like: ServerState, state: ServerState) -> None:
+    """Raise a :class:`CheckpointError` unless a model's arrays have the shapes of the program's.
+
+    Args:
+        like: the states of all experiments, in shapes.
+        state: the state of one of them.
+    """
+    for name, wanted, found in zip(
+        names(like.variables), jax.tree.leaves(like.variables), jax.tree.leaves(state.variables), strict=True
+    ):
+        if found.shape != wanted.shape[1:]:
+            shapes = f"{found.shape}, here {wanted.shape[1:]}"
             raise CheckpointError(f"the checkpoint's {name} has the shape {shapes}: it is of another model")
 
 
 def evened(states: list[ServerState]) -> list[ServerState]:
-    """The same, with as many rows in what clients keep."""
+    """Return states on the host with as many rows each in what clients keep; a new row is as the first."""
     every = [kept for state in states if (kept := getattr(state, "kept", None)) is not None]
     if not every:
         return states
     most = max(len(jax.tree.leaves(kept.rows)[0]) for kept in every)
-    rows = [member(widened(stack([kept.rows]), most, most), 0) for kept in every]
-    return [replace(s, kept=replace(k, rows=r)) for s, k, r in zip(states, every, rows, strict=True)]
+    longer = lambda a: np.concatenate([a, np.broadcast_to(a[:1], (most - len(a), *a.shape[1:]))])  # noqa: E731
+    return [replace(s, kept=replace(k, rows=jax.tree.map(longer, k.rows))) for s, k in zip(states, every, strict=True)]
 
 
 def _stored(folder: Path, who: Identity, check: Check) -> checkpoint.Checkpoint | None:
