@@ -78,7 +78,9 @@ def check_cost(name: str, layout: str) -> None:
     skip_unless_possible(layout)
     if not is_same_machine(VALUES):
         pytest.skip(f"{ELSEWHERE}; costs are not compared")
-    found, golden = measured(name, layout)["cost"], stored(VALUES)["cases"][name][layout]["cost"]
+    golden, found = stored(VALUES)["cases"][name][layout]["cost"], measured(name, layout)["cost"]
+    if golden is None:
+        pytest.skip("this layout compiles the program of another layout; its cost is compared there")
     if found is None:
         pytest.skip("this version of JAX does not show what it compiles; costs are not compared")
     told = [f"{what} {found[what]:,.0f}, golden {golden[what]:,.0f}"

@@ -1,5 +1,6 @@
 """The programs that a run compiles: their cost, and hashes of their text without names."""
 
+import gc
 import hashlib
 import re
 import tempfile
@@ -52,14 +53,20 @@ def cost(executables: list[Any]) -> dict[str, float] | None:
 
 @contextmanager
 def written_programs() -> Iterator[list[str]]:
-    """Collect the StableHLO text of the programs that JAX lowers meanwhile."""
+    """Collect the StableHLO text of the programs that JAX lowers meanwhile.
+
+    Garbage is not collected meanwhile: JAX would forget, at times that vary, which functions it has lowered already.
+    """
     found: list[str] = []
+    gc.collect()
+    gc.disable()
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_dump_ir_to", folder)
         try:
             yield found
         finally:
             jax.config.update("jax_dump_ir_to", "")
+            gc.enable()
         found += [path.read_text() for path in sorted(Path(folder).glob("*.mlir"))]
 
 
