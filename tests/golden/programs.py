@@ -1,6 +1,5 @@
 """The programs that a run compiles: their cost, and hashes of their text without names."""
 
-import gc
 import hashlib
 import re
 import tempfile
@@ -14,7 +13,6 @@ import jax
 from jax._src import compiler
 
 HOOK = "compile_or_get_cached"  # private to JAX: the one place through which each program is compiled
-LOCATION = re.compile(r" ?loc\([^)]*\)")
 NAMES = re.compile(r'(?:jax\.result_info|jax\.arg_info|mhlo\.frontend_attributes) = "[^"]*"')
 DEFINED = re.compile(r"(?:func\.func (?:public |private )?|^module )@([\w.$-]+)", re.MULTILINE)
 
@@ -53,20 +51,17 @@ def cost(executables: list[Any]) -> dict[str, float] | None:
 
 @contextmanager
 def written_programs() -> Iterator[list[str]]:
-    """Collect the StableHLO text of the programs that JAX lowers meanwhile.
-
-    Garbage is not collected meanwhile: JAX would forget, at times that vary, which functions it has lowered already.
-    """
+    """Collect the StableHLO text of the programs that JAX lowers meanwhile, without locations."""
     found: list[str] = []
-    gc.collect()
-    gc.disable()
+    locations = jax.config.values["jax_include_debug_info_in_dumps"]
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_dump_ir_to", folder)
+        jax.config.update("jax_include_debug_info_in_dumps", False)
         try:
             yield found
         finally:
             jax.config.update("jax_dump_ir_to", "")
-            gc.enable()
+            jax.config.update("jax_include_debug_info_in_dumps", locations)
         found += [path.read_text() for path in sorted(Path(folder).glob("*.mlir"))]
 
 
@@ -78,12 +73,10 @@ def hashes(texts: list[str]) -> dict[str, str]:
 
 
 def without_names(text: str) -> str:
-    """Return a program's text without locations, and with functions numbered instead of named.
+    """Return a program's text with functions numbered instead of named, and without the names of arguments.
 
-    >>> without_names('func.func private @_take(%arg0: i32 loc("a.py":1)) {\\n  call @_take(%0)\\n}')
+    >>> without_names("func.func private @_take(%arg0: i32) {\\n  call @_take(%0)\\n}")
     'func.func private @f0(%arg0: i32) {\\n  call @f0(%0)\\n}'
     """
-    text = "\n".join(line for line in text.splitlines() if not line.startswith("#loc"))
-    text = NAMES.sub("", LOCATION.sub("", text))
     numbers = {name: f"@f{i}" for i, name in enumerate(dict.fromkeys(DEFINED.findall(text)))}
-    return re.sub(r"@([\w.$-]+)", lambda match: numbers.get(match[1], match[0]), text)
+    return re.sub(r"@([\w.$-]+)", lambda match: numbers.get(match[1], match[0]), NAMES.sub("", text))

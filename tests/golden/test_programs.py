@@ -23,9 +23,9 @@ def test_programs_are_the_same_but_for_names(name: str, layout: str) -> None:
     assert found["all"] == golden["all"], f"{name} with {layout} has other programs beside that of a round"
 
 
-def test_names_and_locations_are_no_part_of_a_program() -> None:
-    text = 'module @jit_{0} {{\n  func.func public @main(%arg0: tensor<2xf32> loc("{0}")) -> (tensor<2xf32> '
+def test_names_are_no_part_of_a_program() -> None:
+    text = "module @jit_{0} {{\n  func.func public @main(%arg0: tensor<2xf32>) -> (tensor<2xf32> "
     text += '{{jax.result_info = "{0}"}}) {{\n    %0 = call @{0}(%arg0) : (tensor<2xf32>)\n  }}\n'
-    text += "  func.func private @{0}(%arg0: tensor<2xf32>) {{ {1} }}\n}}\n#loc1 = loc({0})"
+    text += "  func.func private @{0}(%arg0: tensor<2xf32>) {{ {1} }}\n}}"
     assert without_names(text.format("advance", "add")) == without_names(text.format("move", "add"))
     assert without_names(text.format("advance", "add")) != without_names(text.format("advance", "multiply"))
