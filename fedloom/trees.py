@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True)
+def static(default: Any = dataclasses.MISSING, *, kw_only: bool = False) -> Any:
+    """A field of a :func:`record` that decides what is compiled; it must be hashable."""
+    return dataclasses.field(default=default, metadata={"static": True}, kw_only=kw_only)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
 def record(cls: type[T]) -> type[T]:
     """A frozen dataclass that is also a pytree: fields marked :func:`static` decide what is compiled, the others are
     arguments of the compiled program.
     """
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
-
-
-def static(default: Any = dataclasses.MISSING) -> Any:
-    """A field of a :func:`record` that decides what is compiled; it must be hashable."""
-    return dataclasses.field(default=default, metadata={"static": True})
 
 
 def stack(trees: list[T]) -> T:

@@ -524,7 +524,7 @@ def expected(arithmetic: Arithmetic, counted: Sequence[Sequence[int]], participa
             state = arithmetic.skipped(state)
             continue
         model = flatten(state.variables)["params.w"]
-        who = [k for k in arithmetic.preference(round, participants) if k in numbers]
+        who = [k for k in arithmetic.preference(round, [1] * participants) if k in numbers]
         given = [Contribution(k, 10 * (k + 1), {}) for k in who]
         order = arithmetic.ordered(given)
         updates = [{"update.params.w": computed(who[i], round, model, turns[who[i]])} for i in order]

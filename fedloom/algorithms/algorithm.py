@@ -15,6 +15,7 @@ from fedloom.combine.weighting import Weighting
 from fedloom.errors import require
 from fedloom.local.local import Local
 from fedloom.local.messages import Sent
+from fedloom.selection import check_selection, describe_selection
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static, where
 
@@ -76,6 +77,7 @@ class Algorithm:
     weighting: Weighting
     fraction: float = static()
     combiner: Combiner = mean
+    selection: str = static(default="uniform", kw_only=True)
 
     def cohort(self, clients: int) -> int:
         """M = max(C·K, 1), to the nearest client.
@@ -138,6 +140,7 @@ class Algorithm:
         need = "one that takes a mean, with a weighting that divides by more than its weights (q-FedAvg)"
         require(self.weighting.is_mean or self.combiner.alone, "combiner", need, self.combiner.describe())
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
+        check_selection(self.selection, self.fraction)
         return self
 
     def describe(self) -> dict[str, Any]:
@@ -145,6 +148,7 @@ class Algorithm:
         server = self.server
         return {
             "fraction": self.fraction,
+            **describe_selection(self.selection),
             **self.local.describe(),
             **self.weighting.describe(),
             **self.combiner.describe(),

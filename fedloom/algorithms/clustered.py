@@ -12,6 +12,7 @@ from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting, by_size
 from fedloom.errors import require
 from fedloom.local import Local, Sent, given
+from fedloom.selection import check_selection, describe_selection
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -48,6 +49,7 @@ class Clustered:
     weighting: Weighting
     fraction: float = static()
     clusters: int = static()
+    selection: str = static(default="uniform", kw_only=True)
 
     stacked = True
     apart = True
@@ -74,13 +76,14 @@ class Clustered:
         require(self.clusters >= 1, "clusters", "at least 1", self.clusters)
         require(self.weighting.alone, "weighting", "size or uniform with clusters", self.weighting.describe())
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
+        check_selection(self.selection, self.fraction)
         self.local.checked()
         return self
 
     def describe(self) -> dict[str, Any]:
         """What it is made of, by name."""
-        return {"fraction": self.fraction, "clusters": self.clusters, **self.local.describe(),
-                **self.weighting.describe()}  # fmt: skip
+        return {"fraction": self.fraction, **describe_selection(self.selection), "clusters": self.clusters,
+                **self.local.describe(), **self.weighting.describe()}  # fmt: skip
 
     def init(self, variables: Variables, clients: int) -> ClusterState:
         """The state before the first round, from the clusters' models; nobody has chosen."""
@@ -96,6 +99,7 @@ def ifca(
     clusters: int = 2,
     *,
     fraction: float = 0.1,
+    selection: str = "uniform",
     weighting: Weighting = by_size,
     local: Local | None = None,
     **local_options: Any,
@@ -106,11 +110,12 @@ def ifca(
     Arguments:
         clusters: how many models.
         fraction: C, the share of clients in a round.
+        selection: how they are selected; see :data:`fedloom.selection.SELECTIONS`.
         weighting: how much each reply counts in its cluster: ``by_size`` or ``uniform``.
         local: what a client does; or give the arguments of :func:`fedloom.local.sgd` here.
 
     >>> ifca(3, lr=0.1).clusters
     3
     """
-    work = given(local, local_options, "clusters", "fraction", "local", "weighting")
-    return Clustered(work, weighting, fraction, clusters).checked()
+    work = given(local, local_options, "clusters", "fraction", "selection", "local", "weighting")
+    return Clustered(work, weighting, fraction, clusters, selection=selection).checked()

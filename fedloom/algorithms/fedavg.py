@@ -14,6 +14,7 @@ from fedloom.local import Local, given
 def fedavg(
     *,
     fraction: float = 0.1,
+    selection: str = "uniform",
     local: Local | None = None,
     server: Server = server(),  # noqa: B008
     weighting: Weighting = by_size,
@@ -24,6 +25,8 @@ def fedavg(
 
     Arguments:
         fraction: C, the share of clients in a round; 0 is one client.
+        selection: how they are selected: ``uniform``, ``fixed``, ``size``, ``round-robin`` or ``once``; see
+            :mod:`fedloom.selection`.
         local: what a client does; or give the arguments of :func:`fedloom.local.sgd` here: ``lr``, ``epochs``,
             ``batch_size``, ``decay``, ``optimizer``.
         server: what the server does with the mean update; plain averaging by default.
@@ -33,5 +36,5 @@ def fedavg(
     >>> fedavg(fraction=0.1, epochs=5, batch_size=10, lr=0.1).local.epochs
     5
     """
-    work = given(local, local_options, "fraction", "local", "server", "weighting", "combiner")
-    return Algorithm(work, server, weighting, fraction, combiner).checked()
+    work = given(local, local_options, "fraction", "selection", "local", "server", "weighting", "combiner")
+    return Algorithm(work, server, weighting, fraction, combiner, selection=selection).checked()

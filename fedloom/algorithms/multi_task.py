@@ -62,8 +62,8 @@ class MultiTask(Personalised):
     Build it with :func:`dpa_sgd_mtl` or :func:`fedavg_mtl`.
     """
 
-    lambdas: tuple[Scalar, Scalar, Scalar, Scalar]  # type: ignore[misc]
-    eta: Scalar  # type: ignore[misc]
+    lambdas: tuple[Scalar, Scalar, Scalar, Scalar]
+    eta: Scalar
     output: str = static()
     upper: str = static()
     one: bool = static()

@@ -15,6 +15,7 @@ from fedloom.errors import require
 from fedloom.local import Local, given
 from fedloom.mixing import Gossip, Mixer, identity, neighbours, personal
 from fedloom.mixing.matching import Meeting
+from fedloom.selection import check_selection, describe_selection
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static
 
@@ -46,6 +47,7 @@ class Personalised:
     local: Local
     mixer: Mixer
     fraction: float = static()
+    selection: str = static(default="uniform", kw_only=True)
 
     stacked = True
     apart = True
@@ -84,11 +86,13 @@ class Personalised:
         needed = "one of push-sum's" if self.pushes else "one whose rows sum to one (push_sum is for others)"
         require(self.mixer.pushes == self.pushes, "topology", needed, self.mixer.describe())
         require(0 <= self.fraction <= 1, "fraction", "between 0 and 1", self.fraction)
+        check_selection(self.selection, self.fraction)
         return self
 
     def describe(self) -> dict[str, Any]:
         """What it is made of, by name."""
-        return {"fraction": self.fraction, **self.local.describe(), **self.mixer.describe()}
+        selection = describe_selection(self.selection)
+        return {"fraction": self.fraction, **selection, **self.local.describe(), **self.mixer.describe()}
 
     def init(self, variables: Variables, clients: int) -> PeerState:
         """All users begin with the same model."""
@@ -122,6 +126,7 @@ def personalised(
     peers: int | None = None,
     peers_by: str | None = None,
     fraction: float = 0.1,
+    selection: str = "uniform",
     local: Local | None = None,
     **local_options: Any,
 ) -> Personalised:
@@ -134,6 +139,7 @@ def personalised(
         peers_by: which others, with ``peers``: ``random`` (the default), drawn anew every round, or ``nearest``, whose
             models are nearest to its own.
         fraction: C, the share of users in a round; the others neither train nor mix. 1 is everybody.
+        selection: how they are selected; see :data:`fedloom.selection.SELECTIONS`.
         local: what a user does; or give the arguments of :func:`fedloom.local.sgd` here.
 
     >>> personalised(epochs=2).mixer.describe()
@@ -141,15 +147,18 @@ def personalised(
     """
     require(peers is not None or peers_by is None, "peers_by", "left alone with all peers", peers_by)
     mixer = personal(weighting) if peers is None else neighbours(weighting, peers, peers_by or "random")
-    return _made(mixer, fraction, local, local_options)
+    return _made(mixer, fraction, selection, local, local_options)
 
 
-def local_only(*, fraction: float = 0.1, local: Local | None = None, **local_options: Any) -> Personalised:
+def local_only(
+    *, fraction: float = 0.1, selection: str = "uniform", local: Local | None = None, **local_options: Any
+) -> Personalised:
     """Nobody shares anything: as many independent runs as there are users. The arguments are those of
     :func:`personalised`.
     """
-    return _made(identity, fraction, local, local_options)
+    return _made(identity, fraction, selection, local, local_options)
 
 
-def _made(mixer: Mixer, fraction: float, local: Local | None, options: dict[str, Any]) -> Personalised:
-    return Personalised(given(local, options, "fraction", "local"), mixer, fraction).checked()
+def _made(mixer: Mixer, fraction: float, selection: str, local: Local | None, options: dict[str, Any]) -> Personalised:
+    work = given(local, options, "fraction", "selection", "local")
+    return Personalised(work, mixer, fraction, selection=selection).checked()

@@ -11,7 +11,13 @@ from fedloom.combine import fair
 from fedloom.errors import require
 from fedloom.local import Local, given
 
-TOGETHER = ("fraction", "server", "weighting", "combiner")  # what is federated averaging's; the rest is local work's
+TOGETHER = (
+    "fraction",
+    "selection",
+    "server",
+    "weighting",
+    "combiner",
+)  # what is federated averaging's; the rest is local work's
 
 
 def _around(make: Any, local: Local | None, options: dict[str, Any]) -> Algorithm:

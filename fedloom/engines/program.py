@@ -27,10 +27,11 @@ from fedloom.engines.lanes import Cohort, Total, work_through
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import labels, over_clients, over_split, predicted, rows_of
 from fedloom.engines.readings import Worked, measured, readings, seen
-from fedloom.engines.schedule import INIT, cohorts, deal, stream
+from fedloom.engines.schedule import INIT, deal, stream
 from fedloom.engines.store import EVERYBODYS, GLOBAL, Store, View
 from fedloom.engines.users import users
 from fedloom.measures import OWN, SHARED, Measure
+from fedloom.selection import cohorts
 from fedloom.tasks.task import Task
 from fedloom.trees import nbytes, record
 
@@ -151,7 +152,7 @@ class Program:
     def asked(self, first: int, rounds: int) -> np.ndarray:
         """Who is asked to take part in the rounds from the first on: (rounds, experiments, m)."""
         numbers = first + np.arange(rounds, dtype=np.int32)
-        return np.asarray(cohorts(self.seeds, numbers, np.int32(len(self.data)), m=self.m))
+        return cohorts(self.algorithm.selection, self.seeds, numbers, self.data.clients["train"].size, self.m)
 
     def cohorts(self, first: int, rounds: int) -> np.ndarray:
         """Who takes part: of those that are asked, by the clock, who answers in time; -1 is nobody."""

@@ -19,12 +19,12 @@ from fedloom.combine.weighting import with_directions
 from fedloom.engines.lanes import Total, add_up
 from fedloom.engines.plan import Plan
 from fedloom.engines.program import Round
-from fedloom.engines.schedule import COHORT, INIT, stream
+from fedloom.engines.schedule import INIT, stream
 from fedloom.engines.store import View
 from fedloom.errors import require
 from fedloom.federation.schema import Schema
 from fedloom.local import Sent
-from fedloom.shuffle import shuffle, words
+from fedloom.selection import preference
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import flatten, member, names, stack, unflatten
 
@@ -108,11 +108,16 @@ class Arithmetic:
         """A state from its file."""
         return unflatten(self.like, arrays)
 
-    def preference(self, round: int, participants: int) -> list[int]:
-        """All participants' numbers in the order in which a round would have them: the simulation's cohort first."""
-        room = 1 << (participants - 1).bit_length()  # few different lengths are compiled, however many come
-        order = _shuffled(room, np.uint32(self.seed), np.int32(round), np.int32(participants))
-        numbers: list[int] = np.asarray(order)[:participants].tolist()
+    def preference(self, round: int, examples: Sequence[int]) -> list[int]:
+        """Return all participants' numbers in the order in which a round prefers them: the simulation's cohort first.
+
+        Args:
+            round: the number of the round.
+            examples: the number of training examples of each participant, in the order of their numbers.
+        """
+        algorithm, sizes = self.algorithm, np.array(examples, np.int64)
+        order = preference(algorithm.selection, self.seed, round, sizes, algorithm.cohort(len(sizes)))
+        numbers: list[int] = order.tolist()
         return numbers
 
     def ordered(self, given: Sequence[Contribution]) -> list[int]:
@@ -240,13 +245,6 @@ def _mean(total: Total) -> tuple[Variables, PyTree, Array, Array]:
     somebody = jnp.where(total.weight > 0, total.weight, 1)
     mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
     return mean, total.aside, jax.vmap(optax.tree.norm)(mean.params), total.weight > 0
-
-
-@partial(jax.jit, static_argnames="room")
-def _shuffled(room: int, seed: Array, round: Array, participants: Array) -> Array:
-    """The same as :func:`fedloom.engines.schedule.cohorts`, for all participants, in their places."""
-    places = jnp.minimum(jnp.arange(room, dtype=jnp.int32), participants - 1)
-    return shuffle(places, participants, words(stream(seed, COHORT, round)))
 
 
 @partial(jax.jit, donate_argnames=("mean", "aside"))

@@ -99,6 +99,7 @@ class Experiment:
     precision: str = about("what training computes in: float32, or bfloat16 (accelerators)", "float32", group="Model")
     algorithm: str = about("algorithm: see fedloom list", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
+    selection: str = about("how the clients of a round are selected: see fedloom list", "uniform")
     epochs: int = about("E, passes over a client's examples in a round", 1)
     batch_size: int | None = about("B, a client's batch size, or all", 10, missing="all")
     lr: float = about("η, a client's learning rate", 0.1)
@@ -191,7 +192,8 @@ class Experiment:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, convert(f, getattr(self, f.name)))
-        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "combine", "server"):
+        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "combine", "server",
+                     "selection"):  # fmt: skip
             choose(name, getattr(self, name), LISTING[name])
         require(bool(self.data), "data", "a name, a file or a folder", self.data)
         if not is_path("partition", self.partition):
@@ -338,7 +340,8 @@ class Experiment:
     @property
     def work_arguments(self) -> dict[str, Any]:
         """The arguments of a round: who takes part, and what each does."""
-        return {"fraction": self.fraction, "local": sgd(epochs=self.epochs, **self.step_arguments)}
+        local = sgd(epochs=self.epochs, **self.step_arguments)
+        return {"fraction": self.fraction, "selection": self.selection, "local": local}
 
     @property
     def averaged_arguments(self) -> dict[str, Any]:

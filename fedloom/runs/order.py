@@ -26,7 +26,7 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.monitor import watching
 from fedloom.runs.prepare import federated
 from fedloom.runs.restore import identities
-from fedloom.runs.selection import lasts, roster
+from fedloom.runs.roster import roster
 from fedloom.runs.settings import Settings
 from fedloom.tasks import Task
 
@@ -42,7 +42,8 @@ class Order:
     Arguments:
         experiment: as TOML.
         folder: where the run is kept.
-        selection, workers: see :mod:`fedloom.runs.selection`; one worker a user where it is not said how many.
+        selection: how clients are selected; ``None`` is as the experiment says.
+        workers: the number of workers; ``None`` is one for each client.
         save_every: rounds between checkpoints.
         delays: seconds by which the models of each rank are held back, in turn.
         data_folder: where data sets are.
@@ -50,7 +51,7 @@ class Order:
 
     experiment: str
     folder: str
-    selection: str = "all"
+    selection: str | None = None
     workers: int | None = None
     save_every: int = 10
     delays: tuple[float, ...] = (0.0,)
@@ -83,7 +84,7 @@ class Prepared:
 
     Arguments:
         experiment, data: what is learned, and from what.
-        selection: on whose examples workers train.
+        visits: True if there are fewer workers than clients, so that a worker trains on other examples every round.
         exchange: what this rank does.
         rounds: how many there are at most.
         identity: what makes the run this run and no other.
@@ -92,7 +93,7 @@ class Prepared:
 
     experiment: Experiment
     data: FederatedData
-    selection: str
+    visits: bool
     exchange: Exchange
     rounds: int
     identity: dict[str, Any]
@@ -114,9 +115,7 @@ class Prepared:
 
     def users(self, round: int) -> np.ndarray:
         """The user of each worker in the last of so many rounds."""
-        if self.selection == "all":
-            return np.arange(len(self.exchange.owner))
-        return self.exchange.roster(max(0, round - 1))
+        return self.exchange.roster(max(0, round - 1)) if self.visits else np.arange(len(self.exchange.owner))
 
 
 def prepared(order: Order, mailbox: Mailbox) -> Prepared:
@@ -129,10 +128,13 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     for split in experiment.splits:
         require(split in data.splits, "evaluate", f"of the parts that the data has, {', '.join(data.splits)}", split)
     workers = order.workers if order.workers is not None else len(data)
+    visits, selection = workers < len(data), order.selection or experiment.selection
+    if order.selection is not None and not visits:
+        experiment = experiment.replace(selection=selection)  # an error if it has no effect
     require(workers < SERVER, "workers", f"fewer than {SERVER:,}", workers)
     seed, sizes = experiment.seed, data.clients["train"].size
     algorithm = experiment.build_algorithm()
-    users = roster(order.selection, sizes, workers, algorithm.cohort(len(data)), seed)
+    users = roster(selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
     task, algorithm = experiment.build_task(data), algorithm.sized(workers)
     telling = ("weighting", "combine", "clip", "topology")
@@ -144,11 +146,10 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
     way = Served if isinstance(algorithm, Algorithm) else Along
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)
-    among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
-    rounds = lasts(order.selection, len(data), workers, experiment.rounds)
-    check_rounds(algorithm.local, rounds)
+    among = {"ranks": mailbox.world.size, "workers": workers, "selection": selection}
+    check_rounds(algorithm.local, experiment.rounds)
     [who] = identities(data, task, [algorithm], [seed])
-    return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among}, settings)
+    return Prepared(experiment, data, visits, exchange, experiment.rounds, {**who, **among}, settings)
 
 
 def supported(algorithm: Method, task: Task, called: str) -> None:

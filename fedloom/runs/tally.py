@@ -81,7 +81,7 @@ def models_of(prepared: Prepared, split: str) -> tuple[str, ...]:
 
 def part_for(prepared: Prepared, split: str, models: str) -> str:
     """Return the examples that a column of the history is about: the users' own, or everybody's."""
-    data, everybody = prepared.data, prepared.selection == "all"
+    data, everybody = prepared.data, not prepared.visits
     owned_by_clients = split in data.clients and not len(data.central.get(split, ()))
     if split not in data.clients or models == OWN or (models == SHARED and everybody and owned_by_clients):
         return split

@@ -208,7 +208,7 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
              "server_lr": 0.5, "mu": 0.7, "private": "hidden1", "head_epochs": 4, "clusters": 3, "q": 2.0, "peers": 5,
              "topology": "line", "topology_seed": 3, "neighbours": "uniform", "period": 7, "lambda1": 0.2,
              "lambda2": 0.3, "lambda3": 0.4, "combine": "median", "clip": 0.5,
-             "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5}  # fmt: skip
+             "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5, "selection": "once"}  # fmt: skip
     assert set(other) == set(OPTIONS)
     for name, (used, _) in METHODS.items():
         base = {"server": "momentum", "topology": "regular", "upper": "hidden1"}  # for momentum, seed and lambda4
