@@ -110,7 +110,8 @@ def orders(program: Program, cohorts: Int[np.ndarray, "rounds m"]) -> Int[np.nda
     from fedloom.engines.schedule import client_key
     from fedloom.shuffle import shuffle, words
 
-    sizes, epochs, seed = program.data.clients["train"].size, program.algorithm.local.epochs[0], program.seeds[0]
+    sizes, seed = program.data.clients["train"].size, program.seeds[0]
+    epochs = program.algorithm.local.batches.epochs[0]
 
     def one(r: jax.Array, k: jax.Array, n: jax.Array) -> jax.Array:
         key, places = words(client_key(seed, r, k)), jnp.arange(sizes.max())

@@ -13,8 +13,7 @@ from fedloom.combine.combiner import Combiner, mean
 from fedloom.combine.replies import Reading
 from fedloom.combine.weighting import Weighting
 from fedloom.errors import require
-from fedloom.local.local import Local
-from fedloom.local.messages import Sent
+from fedloom.local import Local, Sent
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, static, where
 
@@ -101,7 +100,7 @@ class Algorithm:
     @property
     def personal(self) -> bool:
         """Whether the model that a client uses is its own."""
-        return self.local.personal
+        return self.local.is_personal
 
     @property
     def has_shared_model(self) -> bool:
@@ -156,9 +155,9 @@ class Algorithm:
     def init(self, variables: Variables, clients: int) -> ServerState:
         """The state before the first round."""
         memory = self.server.transformation().init(variables.params)
-        first = jax.tree.map(lambda a: a[None], self.local.keeps(variables))
+        first = jax.tree.map(lambda a: a[None], self.local.client_state(variables))
         kept = Kept(jnp.zeros(clients, jnp.int32), first) if first else None
-        return ServerState(variables, memory, jnp.int32(0), self.local.tells(variables), kept)
+        return ServerState(variables, memory, jnp.int32(0), self.local.broadcast(variables), kept)
 
     def model(self, state: ServerState, client: Int[Array, ""]) -> Variables:
         """The model that a client uses."""

@@ -30,7 +30,7 @@ def fedavg(
         weighting: how much each reply counts; by the client's number of examples by default.
         combiner: what is made of the replies; their weighted mean by default.
 
-    >>> fedavg(fraction=0.1, epochs=5, batch_size=10, lr=0.1).local.epochs
+    >>> fedavg(fraction=0.1, epochs=5, batch_size=10, lr=0.1).local.batches.epochs
     5
     """
     work = given(local, local_options, "fraction", "local", "server", "weighting", "combiner")

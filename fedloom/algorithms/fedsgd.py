@@ -11,7 +11,7 @@ from fedloom.algorithms.fedavg import fedavg
 def fedsgd(*, fraction: float = 0.1, lr: float = 0.1, **options: Any) -> Algorithm:
     """FedSGD: federated averaging with E = 1 and B = ∞, that is one gradient step on all the cohort's examples.
 
-    >>> fedsgd(lr=0.5).local.batch_size is None
+    >>> fedsgd(lr=0.5).local.batches.batch_size is None
     True
     """
     return fedavg(fraction=fraction, lr=lr, epochs=1, batch_size=None, **options)

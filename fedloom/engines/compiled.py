@@ -40,11 +40,11 @@ class Compiled:
         first = machine.devices()[0]
         if first.platform == "cpu" and self.lanes is None:
             return 1
-        sizes, local, m = data.clients["train"].size, algorithm.local, algorithm.cohort(len(data))
-        rows = local.rows(sizes)
+        sizes, batches, m = data.clients["train"].size, algorithm.local.batches, algorithm.cohort(len(data))
+        rows = batches.rows(sizes)
         lanes = m
         if isinstance(algorithm, Algorithm) and not algorithm.stacked:  # nothing is kept of all clients at once
-            lanes = min(m, useful_lanes(np.asarray(local.steps(sizes, rows)), m))
+            lanes = min(m, useful_lanes(np.asarray(batches.steps(sizes, rows)), m))
         each = (self.lanes or lanes) * lane_bytes(task, algorithm, data.columns, rows)
         return max(1, int(SHARE * machine.memory(first) / each))
 
@@ -69,7 +69,7 @@ class Compiled:
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
         sizes = data.clients["train"].size
         algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]
-        slowest = max(algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
+        slowest = max(algorithms, key=lambda a: a.local.batches.most_steps(sizes))
         layout = plan(task, slowest, sizes, data.columns, len(seeds), self.lanes, self.devices, observed)
         kept = store(data, layout.mesh, self.stream)
         stacked = machine.place(stack(list(algorithms)), layout.mesh)

@@ -110,7 +110,7 @@ class Program:
 
     def model_bytes(self, state: ServerState) -> int:
         """The bytes that are sent with one model."""
-        return (nbytes(state.sent) - nbytes(self.algorithm.local.hides(state.variables))) // len(self.seeds)
+        return (nbytes(state.sent) - nbytes(self.algorithm.local.private_leaves(state.variables))) // len(self.seeds)
 
     @property
     def measurements(self) -> tuple[str, ...]:
@@ -185,11 +185,11 @@ class Program:
 
     def steps(self, cohort: np.ndarray) -> np.ndarray:
         """How many steps each of a cohort (…, experiments, m) is computed in; nobody takes none."""
-        return self._counted(cohort, lambda local, n: local.steps(n, self.plan.rows))
+        return self._counted(cohort, lambda local, n: local.batches.steps(n, self.plan.rows))
 
     def taken(self, cohort: np.ndarray) -> np.ndarray:
         """How many steps each of a cohort (…, experiments, m) takes, in however many pieces they are computed."""
-        return self._counted(cohort, lambda local, n: local.taken(n))
+        return self._counted(cohort, lambda local, n: local.gradient_count(n))
 
     def _counted(self, cohort: np.ndarray, count: Callable[[Any, np.ndarray], Array]) -> np.ndarray:
         local = jax.tree.map(lambda a: np.asarray(a)[:, None], self.algorithm.local)
@@ -345,7 +345,7 @@ class Round:
         sizes = jnp.where(clients >= 0, self.view.size[clients], 0).astype(jnp.float32)
         hear = lambda a, updates, replies: heard(a.combiner, updates, replies)  # noqa: E731
         updates, mine = jax.vmap(hear)(algorithm, kept.update, Replies(sizes, clients >= 0, read))
-        rates = jax.vmap(lambda local, r: local.rate(r))(algorithm.local, round)
+        rates = jax.vmap(lambda local, r: local.batches.rate(r))(algorithm.local, round)
         every = replace(together(plan, mine), rate=rates)
         weights, total = jax.vmap(lambda a, replies: weighed(a.weighting, replies))(algorithm, every)
         if not algorithm.combiner.alone:

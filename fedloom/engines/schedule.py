@@ -14,7 +14,7 @@ from fedloom.shuffle import shuffle, words
 if TYPE_CHECKING:
     from jaxtyping import Array, Int, Key, UInt32
 
-INIT, COHORT, CLIENT, PEERS = range(4)  # what a seed's random numbers are for
+INIT, COHORT, CLIENT, PEERS, END = range(5)  # what a seed's random numbers are for
 
 
 def stream(seed: Int[Array, ""] | int, purpose: int, round: Int[Array, ""] | int = 0) -> Key[Array, ""]:
@@ -22,9 +22,18 @@ def stream(seed: Int[Array, ""] | int, purpose: int, round: Int[Array, ""] | int
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), round)
 
 
-def client_key(seed: Int[Array, ""], round: Int[Array, ""], client: Int[Array, ""]) -> Key[Array, ""]:
-    """The random key of a client's work in a round: the same wherever and beside whomever it is computed."""
-    return jax.random.fold_in(stream(seed, CLIENT, round), client)
+def client_key(
+    seed: Int[Array, ""], round: Int[Array, ""], client: Int[Array, ""], purpose: int = CLIENT
+) -> Key[Array, ""]:
+    """Return a client's random key in a round; it does not depend on where and beside whom the client is computed.
+
+    Args:
+        seed: the seed of the run.
+        round: the number of the round.
+        client: the number of the client.
+        purpose: ``CLIENT`` for the steps of local work, ``END`` for the rest of it.
+    """
+    return jax.random.fold_in(stream(seed, purpose, round), client)
 
 
 @partial(jax.jit, static_argnames="m")

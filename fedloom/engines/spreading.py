@@ -75,7 +75,7 @@ class Spreading:
         machine.devices()
         mesh = machine.mesh(machine.devices()[:1])
         first, largest = sized[0], int(data.clients["train"].size.max())
-        rows = min(first.local.batch_size or largest, largest)
+        rows = min(first.local.batches.batch_size or largest, largest)
         layout = Plan(mesh, len(seeds), 1, None, False, rows, False, own or first.stacked, own, False)
         kept = store(data, mesh, None)
         numbers, m = np.array(seeds, np.uint32), first.cohort(len(data))
@@ -90,7 +90,7 @@ class Spreading:
         if not native:
             return
         local = algorithm.local
-        plain = isinstance(local, Sgd) and local.describe()["optimizer"] == "sgd" and local.period is None
+        plain = type(local) is Sgd and local.is_plain_sgd and local.batches.period is None
         need = "plain local training in epochs, which clients with code of their own do in their own way"
         require(plain, "algorithm", need, local.describe())
         judges = isinstance(algorithm, Personalised) and bool(algorithm.readings)

@@ -55,7 +55,7 @@ class Station:
         """How a piece of work is laid out."""
         machine.devices()
         sizes = self.data.clients["train"].size
-        slowest = max(self.algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
+        slowest = max(self.algorithms, key=lambda a: a.local.batches.most_steps(sizes))
         return plan(self.task, slowest, sizes, self.data.columns, len(self.seeds), None, 1, self.observed, whole=False)
 
     @cached_property
@@ -72,7 +72,7 @@ class Station:
     @cached_property
     def like(self) -> Sent:
         """What is sent, in shapes."""
-        one = lambda a: (v := self.task.init(jax.random.key(0)), Sent(v, a.local.tells(v)))[1]  # noqa: E731
+        one = lambda a: (v := self.task.init(jax.random.key(0)), Sent(v, a.local.broadcast(v)))[1]  # noqa: E731
         each = jax.eval_shape(one, self.algorithms[0])
         sent: Sent = jax.tree.map(lambda a: jax.ShapeDtypeStruct((len(self.seeds), *a.shape), a.dtype), each)
         return sent
@@ -226,10 +226,10 @@ class NativeStation:
 
     def broadcast(self, algorithm: Method, weights: dict[str, np.ndarray], x: int, round: int, who: int) -> Broadcast:
         """What a client is sent in a round."""
-        local = algorithm.local
+        batches = algorithm.local.batches
         key = np.asarray(words(client_key(jnp.uint32(self.seeds[x]), jnp.int32(round), jnp.int32(who)))).tolist()
-        rate = float(local.rate(jnp.int32(round)))
-        return Broadcast(weights, round, rate, int(local.epochs), local.batch_size, (key[0], key[1]))
+        rate = float(batches.rate(jnp.int32(round)))
+        return Broadcast(weights, round, rate, int(batches.epochs), batches.batch_size, (key[0], key[1]))
 
 
 def weights_of(sent: Mapping[str, np.ndarray], x: int) -> dict[str, np.ndarray]:

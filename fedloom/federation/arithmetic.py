@@ -76,7 +76,7 @@ class Arithmetic:
     def hidden(self) -> frozenset[str]:
         """What of a model never leaves a participant, by name."""
         shapes = self.like.variables
-        private = jax.eval_shape(self.algorithm.local.hides, shapes)
+        private = jax.eval_shape(self.algorithm.local.private_leaves, shapes)
         return frozenset(private)
 
     @cached_property
@@ -118,8 +118,8 @@ class Arithmetic:
     def ordered(self, given: Sequence[Contribution]) -> list[int]:
         """The places of contributions in the order in which the simulation adds them up: the longest work first."""
         sizes = np.array([one.examples for one in given], np.int32)
-        local = self.algorithm.local
-        steps = np.asarray(local.steps(sizes, local.rows(sizes)))
+        batches = self.algorithm.local.batches
+        steps = np.asarray(batches.steps(sizes, batches.rows(sizes)))
         return [int(i) for i in np.argsort(-steps, kind="stable")]
 
     def norm(self, update: Mapping[str, np.ndarray]) -> float:

@@ -93,7 +93,7 @@ def costs(
     local, n = arithmetic.algorithm.local, np.array([update.examples for update in chosen], np.int32)
     return {
         "round": opened.round + 1,
-        "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.taken(n)))),
+        "steps": before.get("steps", 0) + int(np.sum(np.asarray(local.gradient_count(n)))),
         "bytes_up": before.get("bytes_up", 0) + sum(update.size for update in chosen),
         "bytes_down": before.get("bytes_down", 0) + sent,
         "asked": len(opened.cohort),

@@ -42,13 +42,13 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
     require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     algorithm.local.check(model)
-    if task.client is None and algorithm.local.batch_size is not None:  # for B = ∞ the plan does this
+    if task.client is None and algorithm.local.batches.batch_size is not None:  # for B = ∞ the plan does this
         sizes = data.clients["train"].size
-        check_steps(algorithm.local, sizes, algorithm.local.rows(sizes))
+        check_steps(algorithm.local.batches, sizes, algorithm.local.batches.rows(sizes))
     if isinstance(algorithm, Personalised):
         algorithm.check(model)
     if not isinstance(algorithm, Algorithm):
-        kept = jax.eval_shape(algorithm.local.keeps, model)
+        kept = jax.eval_shape(algorithm.local.client_state, model)
         require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
     overall = [name for name, _ in task.overall]
     for need in algorithm.readings:

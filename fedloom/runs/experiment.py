@@ -398,7 +398,7 @@ class Experiment:
         if "period" in METHODS[self.algorithm][0]:
             batches = np.minimum(sizes, self.batch_size or 0)
             return rounds * self.period * int(batches.sum()) / int(sizes.sum())
-        return rounds * algorithm.cohort(len(data)) * int(algorithm.local.passes) / len(data)
+        return rounds * algorithm.cohort(len(data)) * int(algorithm.local.batches.all_epochs) / len(data)
 
     def centrally(self, passes: int, per_round: float = 1.0) -> Experiment:
         """Return the experiment that trains the same model on the union of all data, in one place.

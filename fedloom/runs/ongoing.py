@@ -170,7 +170,7 @@ class Ongoing:
         self.users[i] = self.users[i].before(int(row["round"]))
         self.passed[i] = self.until(i)
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
-        rate = float(local.lr) * float(local.decay) ** (row["round"] - 1)
+        rate = float(local.batches.lr) * float(local.batches.decay) ** (row["round"] - 1)
         why = f"{name.replace('_', ' ')} is {row[name]} after round {int(row['round'])} with learning rate {rate:g}"
         self.finish(i, good, DIVERGED, f"diverged: {why}{kept}; try a smaller learning rate")
 

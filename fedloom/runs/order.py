@@ -146,7 +146,7 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)
     among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
     rounds = lasts(order.selection, len(data), workers, experiment.rounds)
-    check_rounds(algorithm.local, rounds)
+    check_rounds(algorithm.local.batches, rounds)
     [who] = identities(data, task, [algorithm], [seed])
     return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among}, settings)
 
@@ -155,7 +155,10 @@ def supported(algorithm: Method, task: Task, called: str) -> None:
     """Raise an :class:`ArgumentError` unless ranks can do it: what they send each other is models, and nothing else."""
     first = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     if isinstance(algorithm, Algorithm):
-        beside = [*jax.eval_shape(algorithm.local.keeps, first), *jax.eval_shape(algorithm.local.tells, first)]
+        beside = [
+            *jax.eval_shape(algorithm.local.client_state, first),
+            *jax.eval_shape(algorithm.local.broadcast, first),
+        ]
         plain = algorithm.weighting.alone and algorithm.combiner.trusting
         able = plain and not algorithm.personal and not beside
     else:

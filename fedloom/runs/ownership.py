@@ -36,7 +36,7 @@ def whose(algorithm: Method, variables: Variables, clients: int) -> dict[str, An
         models = CLUSTERS
     else:
         models = SHARED if not algorithm.personal else BESIDE_OWN if algorithm.has_shared_model else PARTS
-        layers = sorted(algorithm.local.hides(variables))
+        layers = sorted(algorithm.local.private_leaves(variables))
     return {"models": models, "own_layers": layers, "clients": clients}
 
 

@@ -114,7 +114,7 @@ def train(
     algorithms = [with_directions(algorithm.sized(len(data)), task.directions) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)
-        check_rounds(algorithm.local, settings.stop.rounds)
+        check_rounds(algorithm.local.batches, settings.stop.rounds)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
     who = identities(data, task, algorithms, seeds, settings.clock)

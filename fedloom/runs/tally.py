@@ -100,7 +100,7 @@ def costs(prepared: Prepared, history: History, round: int, reports: Sequence[Re
     last = history.rows[-1] if len(history) else {"round": 0, "steps": 0, "bytes_up": 0, "bytes_down": 0}
     rounds, local = range(int(last["round"]), round), exchange.rank.algorithm.local
     users = [exchange.roster(one) for one in rounds]
-    steps = sum(int(np.sum(local.taken(sizes[who[who >= 0]]))) for who in users)
+    steps = sum(int(np.sum(local.gradient_count(sizes[who[who >= 0]]))) for who in users)
     moved = sum(exchange.moved(one) for one in rounds) * exchange.models[0].nbytes
     squares = sum(one.squares for one in reports)
     return {

@@ -212,8 +212,8 @@ def test_one_cluster_is_fedavg() -> None:
 
 def test_a_model_of_ones_own_takes_as_many_steps_again() -> None:
     n = np.array([0, 5, 10, 25])
-    assert beside(0.1, sgd(batch_size=10, epochs=2)).taken(n).tolist() == [0, 4, 4, 12]
-    assert sgd(batch_size=10, epochs=2).taken(n).tolist() == [0, 2, 2, 6]
+    assert beside(0.1, sgd(batch_size=10, epochs=2)).gradient_count(n).tolist() == [0, 4, 4, 12]
+    assert sgd(batch_size=10, epochs=2).gradient_count(n).tolist() == [0, 2, 2, 6]
 
 
 @pytest.mark.parametrize("make", [scaffold, ditto, fedper, lambda **o: ifca(2, **o)])
@@ -353,7 +353,8 @@ def test_a_model_must_have_what_is_private(algorithm: Algorithm, message: str) -
 
 def test_a_variant_on_a_real_model() -> None:
     task = two_nn(inputs=784)
-    assert fedper("output").local.hides(task.init(jax.random.key(0))).keys() == {"params.output.b", "params.output.w"}
+    leaves = fedper("output").local.private_leaves(task.init(jax.random.key(0)))
+    assert leaves.keys() == {"params.output.b", "params.output.w"}
 
 
 def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any) -> None:

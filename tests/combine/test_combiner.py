@@ -1,7 +1,6 @@
 """Combiners by hand, as properties, and in every engine that knows them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from fedloom.combine.ordered import ordered
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, CheckpointError
-from fedloom.local import Around, Local
+from fedloom.local import Local, LocalWrapper
 from fedloom.tasks import Variables, logistic
 from fedloom.trees import flatten, member, record, static
 
@@ -129,19 +128,18 @@ def test_bad_numbers() -> None:
 
 
 @record
-class Lying(Around):
+class Lying(LocalWrapper):
     """Work of a liar, who is known by the number of its examples: its reply is multiplied by a factor."""
 
     inner: Local
     factor: Any
     size: int = static()
 
-    def finish(self, work: Any, sent: Any, kept: Any, n: Any, lr: Any) -> Any:
-        reply, keeps = self.inner.finish(work, sent, kept, n, lr)
-        lie = lambda tree: jax.tree.map(lambda u: jnp.where(n == self.size, self.factor * u, u), tree)  # noqa: E731
-        return replace(reply, update=lie(reply.update), aside=lie(reply.aside)), {k: lie(v) for k, v in keeps.items()}
+    def end(self, work: Any, sent: Any, state: Any, client: Any) -> Any:
+        reply, lies = self.inner.end(work, sent, state, client), client.examples == self.size
+        return jax.tree.map(lambda u: jnp.where(lies, self.factor * u, u), reply)
 
-    def called(self) -> str:
+    def label(self) -> str:
         return f"lying({float(self.factor)})"
 
 

@@ -85,7 +85,7 @@ def test_an_unknown_field_in_python() -> None:
 
 def test_fedsgd_is_one_epoch_of_everything() -> None:
     local = Experiment(algorithm="fedsgd").build_algorithm().local
-    assert (local.epochs, local.batch_size) == (1, None)
+    assert (local.batches.epochs, local.batches.batch_size) == (1, None)
 
 
 def test_it_builds_what_it_says() -> None:
@@ -191,10 +191,11 @@ def test_the_rate_on_the_union_decays_over_the_same_work(fraction: float, epochs
     e = Experiment(fraction=fraction, epochs=epochs, decay=0.9)
     central = e.centrally(20, per_round=1 / rounds)  # so many rounds are a pass
     for done in (0, 1, 4, 8):  # passes
-        rate = central.build_algorithm().local.rate(jnp.int32(done))
+        rate = central.build_algorithm().local.batches.rate(jnp.int32(done))
         assert float(rate) == pytest.approx(0.1 * 0.9 ** (rounds * done), rel=1e-5)
     assert Experiment(fraction=0.1).centrally(3, per_round=0.1).decay == 1
-    assert float(Experiment(decay=0.5).centrally(3, per_round=1e-6).build_algorithm().local.rate(jnp.int32(1))) == 0
+    fast = Experiment(decay=0.5).centrally(3, per_round=1e-6).build_algorithm()
+    assert float(fast.local.batches.rate(jnp.int32(1))) == 0
 
 
 def test_the_union_needs_no_weighting() -> None:
