@@ -242,12 +242,14 @@ def nothing(plan: Plan, sent: Sent, m: int) -> Total:
 
 
 def _client(n: Array, key: Array, local: Local, lr: Array, round: Array) -> Client:
-    return Client(n, local.batches.shared_moves(n), lr, round, key, {})
+    return Client(n, jnp.asarray(local.batches.shared_moves(n)), lr, round, key, {})
 
 
 def _begun(plan: Plan, n: Array, key: Array, sent: Sent, kept: PyTree, local: Local, lr: Array, round: Array) -> Work:
     """Return a lane's work, not begun."""
     work = local.begin(sent, kept, _client(n, key, local, lr, round))
+    need = "work whose step applies the penalties that `begin` adds"
+    require(local.applies_penalties or not work.penalties, "local", need, type(local).__name__)
     return accumulating(work) if plan.accumulates else work
 
 

@@ -1,6 +1,7 @@
 """Which examples a step trains on, and how many steps there are."""
 
 from itertools import chain
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +107,6 @@ def test_epochs_for_private_layers_take_steps_but_do_not_move_the_shared_ones() 
         ({"period": 0}, "period must be at least 1 step"),
     ],
 )
-def test_bad_numbers(options: dict[str, float], message: str) -> None:
+def test_bad_numbers(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        Batches(**{"lr": 0.1, "decay": 1.0, "epochs": 1, "batch_size": 10, "microbatch": None, **options}).checked()  # type: ignore[arg-type]
+        Batches(**{"lr": 0.1, "decay": 1.0, "epochs": 1, "batch_size": 10, "microbatch": None, **options}).checked()

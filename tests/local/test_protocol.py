@@ -1,12 +1,15 @@
 """Local work of a user's own: what a class must define, and what nothing would call."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from quadratic import points, quadratic
 
 from fedloom.algorithms import fedavg
+from fedloom.engines import compiled
 from fedloom.errors import ArgumentError
-from fedloom.local import Batches, Local, LocalWrapper, Sgd, proximal, scaffold, sgd
+from fedloom.local import Batches, LinearPenalty, Local, LocalWrapper, Sgd, proximal, scaffold, sgd
 from fedloom.local.related import Related
 from fedloom.trees import record
 
@@ -86,6 +89,25 @@ def test_a_whole_step_around_a_penalty_is_refused_by_name() -> None:
     assert Unsaid(sgd()).checked().inner.is_plain_sgd
     with pytest.raises(ArgumentError, match=r"not all of `step`.*Unsaid of proximal"):
         Unsaid(proximal(0.1, sgd())).checked()
+
+
+@record
+class Undeclared(LocalWrapper):
+    """A penalty of which the class does not say that it has one."""
+
+    inner: Local
+
+    def begin(self, sent: Any, state: Any, client: Any) -> Any:
+        work = self.inner.begin(sent, state, client)
+        return replace(work, penalties=(LinearPenalty(work.variables.params),))
+
+
+def test_a_penalty_that_is_not_declared_is_refused_when_the_work_begins() -> None:
+    plain = sgd()
+    algorithm = fedavg(fraction=1.0, local=Undeclared(WholeStep(plain.batches, plain.optimizer)))
+    program = compiled(devices=1).program(points([1.0]), quadratic(), [algorithm], [0])
+    with pytest.raises(ArgumentError, match="work whose step applies the penalties that `begin` adds"):
+        program.advance(program.init(), 0, 1)
 
 
 def test_a_model_that_nothing_calls_is_refused() -> None:
