@@ -204,7 +204,7 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...] | None:
         names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
         if path[-1] in names:
             return path if is_used(axis, record) else None
-        deeper = names & {"among", "inner", "then"}
+        deeper = names & {"among", "inner", "then", "batches"}
         if not deeper:
             return None
         path = (*path[:-1], *deeper, path[-1])
