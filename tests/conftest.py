@@ -15,7 +15,10 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # tests side by side: compi
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     os.environ["XDG_CACHE_HOME"] = str(home / "fedloom-tests" / worker)
 
-LONG = ("test_examples.py", "test_ranks.py", "test_ray.py", "test_cli.py", "test_compiled.py", "test_runner.py")
+LONG = (
+    "test_examples.py", "test_product.py", "test_ranks.py", "test_ray.py", "test_cli.py", "test_compiled.py",
+    "test_runner.py",
+)  # fmt: skip
 collect_ignore = ["mpi_cases.py", "mpi_faults.py"]  # what ranks run; they have no tests of their own
 
 TOLD = "XLA_FLAGS" in os.environ
