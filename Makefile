@@ -2,11 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help run test lowest extras flower wire benchmark clean
+.PHONY: help run test golden golden-programs lowest extras flower wire benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -29,6 +29,12 @@ test: .venv/dev  ## lint, types, declared dependencies, doctests and tests
 	$(BIN)/mypy
 	$(BIN)/deptry fedloom
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+golden: .venv/dev  ## write the golden values anew (tests/golden/README.md)
+	$(BIN)/python tests/golden/regenerate.py
+
+golden-programs: .venv/dev  ## compare the compiled programs with the golden ones: for changes of names only
+	GOLDEN_PROGRAMS=1 $(BIN)/python -m pytest tests/golden/test_programs.py
 
 lowest: .venv/dev  ## install the lowest versions that pyproject.toml allows, and train with them
 	tests/packaging/lowest.sh

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr.common import FitIns, FitRes
     from jaxtyping import Float, Int, UInt8
 
-    from fedloom.algorithms import Algorithm
+    from fedloom.algorithms import Method
     from fedloom.data import FederatedData
     from fedloom.engines.program import Program
 
@@ -110,7 +110,7 @@ def orders(program: Program, cohorts: Int[np.ndarray, "rounds m"]) -> Int[np.nda
     from fedloom.engines.schedule import client_key
     from fedloom.shuffle import shuffle, words
 
-    sizes, epochs, seed = program.data.clients["train"].size, program.algorithm.local.epochs[0], program.seeds[0]
+    sizes, epochs, seed = program.data.clients["train"].size, program.method.local.batches.epochs[0], program.seeds[0]
 
     def one(r: jax.Array, k: jax.Array, n: jax.Array) -> jax.Array:
         key, places = words(client_key(seed, r, k)), jnp.arange(sizes.max())
@@ -138,7 +138,7 @@ def ours(kind: str, layouts: list[str], rounds: int, seed: int, lr: float) -> tu
     several = fl.fedavg(fraction=FRACTION, epochs=EPOCHS, batch_size=BATCH, lr=lr)
     single = fl.fedavg(fraction=1.0, epochs=1, batch_size=EXAMPLES, lr=lr)
 
-    def program(layout: str, algorithm: Algorithm) -> Program:
+    def program(layout: str, algorithm: Method) -> Program:
         return fl.engines.compiled(**LAYOUTS[layout]).program(unequal(seed), fl.tasks.two_nn(), [algorithm], [seed])
 
     programs = {layout: program(layout, several) for layout in layouts}

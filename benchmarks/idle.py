@@ -21,7 +21,7 @@ from measure import release
 
 import fedloom as fl
 from fedloom.engines.plan import useful_lanes
-from fedloom.local.sgd import LARGEST
+from fedloom.local.batches import ACCELERATOR_PIECE
 
 RECORD = Path(__file__).resolve().parent.parent / "results" / "idle.json"
 SETTINGS = [(1, None), (1, 50), (5, None), (1, 10), (5, 50), (5, 10)]
@@ -29,9 +29,9 @@ SETTINGS = [(1, None), (1, 50), (5, None), (1, 10), (5, 50), (5, 10)]
 
 def measured(data: fl.data.FederatedData, epochs: int, batch_size: int | None, rounds: int) -> dict[str, Any]:
     """What some rounds compute, and how much of it is useful."""
-    how = fl.fedavg(fraction=0.1, epochs=epochs, batch_size=batch_size, lr=0.1, microbatch=LARGEST)
+    how = fl.fedavg(fraction=0.1, epochs=epochs, batch_size=batch_size, lr=0.1, microbatch=ACCELERATOR_PIECE)
     sizes = np.asarray(data.clients["train"].size)
-    steps = np.asarray(how.local.steps(sizes, how.local.rows(sizes)))
+    steps = np.asarray(how.local.batches.steps(sizes, how.local.batches.rows(sizes)))
     lanes = useful_lanes(steps, how.cohort(len(sizes)))
     task = fl.tasks.char_lstm(data.classes, embedding=1, hidden=1)
     program = fl.engines.compiled(devices=1, lanes=lanes).program(data, task, [how], [0])

@@ -19,7 +19,7 @@ import typer
 import fedloom as fl
 from fedloom.combine import Combiner
 from fedloom.data import FederatedData, Ranges
-from fedloom.local import Around, Local
+from fedloom.local import Local, LocalWrapper
 from fedloom.trees import record, static
 
 CLIENTS, LIARS = 100, 10
@@ -33,21 +33,21 @@ COMBINERS: dict[str, Combiner] = {
 
 
 @record
-class Lying(Around):
+class Lying(LocalWrapper):
     """Work whose reply is multiplied by a factor where the client has so many examples."""
 
     inner: Local
     factor: Any
     size: int = static()
 
-    def finish(self, work: Any, sent: Any, kept: Any, n: Any, lr: Any) -> Any:
-        """The inner reply, or a lie."""
-        reply, keeps = self.inner.finish(work, sent, kept, n, lr)
-        told = jax.tree.map(lambda u: jnp.where(n == self.size, self.factor * u, u), reply.update)
-        return replace(reply, update=told), keeps
+    def end(self, work: Any, sent: Any, state: Any, client: Any) -> Any:
+        """Return the inner reply, or a lie."""
+        reply, lies = self.inner.end(work, sent, state, client), client.examples == self.size
+        message = jax.tree.map(lambda u: jnp.where(lies, self.factor * u, u), reply.message)
+        return replace(reply, message=message)
 
-    def called(self) -> str:
-        """Its name."""
+    def label(self) -> str:
+        """Return the name."""
         return "lying"
 
 

@@ -32,7 +32,7 @@ from fedloom.engines.exchange import Along
 from fedloom.engines.mailbox import Address, Mailbox
 from fedloom.engines.rank import Rank, rank
 from fedloom.engines.world import World, owners, world
-from fedloom.runs.selection import roster
+from fedloom.runs.roster import roster
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 SIZES = {"2NN": 199_210 * 4, "CNN": 1_663_370 * 4, "64 MB": 64_000_000}  # bytes
@@ -70,7 +70,7 @@ def hidden(here: World, model: str, each: int, rounds: int) -> dict[str, float]:
     algorithm = fl.dpa_sgd("ring" if workers > 2 else "complete", period=5).sized(workers)
     posted, trained, stood = dict[Address, float](), list[Interval](), list[Interval]()
     mailbox = Mailbox(here, log={})
-    users = roster("all", data.clients["train"].size, workers, workers, seed=0)
+    users = roster("uniform", data.clients["train"].size, workers, workers, seed=0)
     exchange = Along(rank(data, TASKS[model](), algorithm, seed=0), mailbox, owners(workers, here.size), users)
     exchange.advance(0, 2)  # compiles
     train, post, take = Rank.train, mailbox.post, mailbox.take

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import data_tables
+import engine_tables
 import federation_tables
 import users_tables
 
@@ -365,6 +366,7 @@ def main() -> None:
         put(FEDERATION, name, federation_tables.drawn(name, read))
     put(README, "speed", speed())
     data_tables.draw()
+    engine_tables.draw()
     print(f"wrote {PAGE.relative_to(ROOT)}, the tables of other pages in docs/ and the table of {README.name}")
 
 

@@ -7,9 +7,9 @@
 True
 """
 
-from fedloom import algorithms, clients, combine, data, engines, errors, federation, local, mixing, runs, tasks
+from fedloom import algorithms, clients, combine, data, engines, errors, federation, local, mixing, routing, runs, tasks
 from fedloom.algorithms import (
-    Algorithm,
+    Method,
     ditto,
     dpa_sgd,
     fedavg,
@@ -32,9 +32,9 @@ from fedloom.version import VERSION
 __version__ = VERSION
 
 __all__ = [
-    "Algorithm",
     "Experiment",
     "History",
+    "Method",
     "Run",
     "Users",
     "algorithms",
@@ -62,6 +62,7 @@ __all__ = [
     "personalised",
     "plot",
     "qfedavg",
+    "routing",
     "run",
     "runs",
     "scaffold",

@@ -16,17 +16,43 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True)
+def static(default: Any = dataclasses.MISSING, *, kw_only: bool = False) -> Any:
+    """A field of a :func:`record` that decides what is compiled; it must be hashable."""
+    return dataclasses.field(default=default, metadata={"static": True}, kw_only=kw_only)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
 def record(cls: type[T]) -> type[T]:
     """A frozen dataclass that is also a pytree: fields marked :func:`static` decide what is compiled, the others are
     arguments of the compiled program.
     """
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+    made = dataclasses.dataclass(frozen=True)(cls)
+    _register(made)
+    return made
 
 
-def static(default: Any = dataclasses.MISSING) -> Any:
-    """A field of a :func:`record` that decides what is compiled; it must be hashable."""
-    return dataclasses.field(default=default, metadata={"static": True})
+def _register(cls: Any) -> None:
+    """Make a dataclass a pytree whose structure names the class.
+
+    JAX's own ``register_dataclass`` does not name it: structures of two classes with the same fields are equal there
+    (JAX 0.10.2), so that a compiled function may run the program that was made for the other class.
+    """
+    fields = dataclasses.fields(cls)
+    constants = tuple(f.name for f in fields if f.metadata.get("static"))
+    children = tuple(f.name for f in fields if not f.metadata.get("static"))
+    keys = tuple(map(jax.tree_util.GetAttrKey, children))
+
+    def flatten(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(value, name) for name in children), tuple(getattr(value, name) for name in constants)
+
+    def flatten_with_keys(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        found, structure = flatten(value)
+        return tuple(zip(keys, found, strict=True)), structure
+
+    def unflatten(structure: tuple[Any, ...], found: Any) -> Any:
+        return cls(**dict(zip(children, found, strict=True)), **dict(zip(constants, structure, strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
 
 
 def stack(trees: list[T]) -> T:

@@ -43,6 +43,7 @@ CASES = {
     "ring": RING,
     "one peer": RING.replace(topology="one-peer-exponential", every=5),
     "fedavg": Experiment(**USUAL, fraction=0.5, epochs=2, server="momentum", server_lr=0.5),
+    "fedavg, once": Experiment(**USUAL, fraction=0.375, selection="once"),
 }
 
 
@@ -104,7 +105,7 @@ def agreement(here: World) -> dict[str, Any]:
 def refusal(here: World) -> str:
     """What every rank is told when there are more ranks than workers."""
     try:
-        attended(here, "refused", RING, workers=1, selection="random")
+        attended(here, "refused", RING, workers=1)
     except Refused as error:
         return str(error)
     return "nothing"
@@ -133,7 +134,7 @@ def divergence(here: World) -> dict[str, Any]:
 
 
 def once(here: World) -> dict[str, Any]:
-    """Whom workers meet when every user is visited once."""
+    """The users on whose examples three workers train in the rounds of one and a third passes."""
     visited, real = [], Rank.train
 
     def noted(self: Rank, view: Any, user: int, model: Any, round: int) -> Any:
@@ -141,10 +142,11 @@ def once(here: World) -> dict[str, Any]:
         return real(self, view, user, model, round)
 
     Rank.train = noted  # type: ignore[method-assign]
-    attendance, _ = attended(here, "once", RING, workers=3, selection="once")
+    attendance, _ = attended(here, "once", RING.replace(rounds=4), workers=3, selection="once")
     Rank.train = real  # type: ignore[method-assign]
     every = here.notes.allgather(visited)
-    return {"visited": sorted(user for mine in every for _, user in mine), "verdict": attendance.verdict}
+    visits = [[user for mine in every for at, user in mine if at == round] for round in range(4)]
+    return {"visited": [sorted(users) for users in visits], "verdict": attendance.verdict}
 
 
 def interruption(here: World) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def test_list_names_everything() -> None:
     listed = json.loads(fedloom("list", "--json").stdout)
     assert set(listed) == {
         "data", "partition", "split", "model", "inputs", "algorithm", "optimizer", "weighting",
-        "combine", "server"}  # fmt: skip
+        "combine", "server", "selection"}  # fmt: skip
     assert set(listed["optimizer"]) == set(OPTIMIZERS)
     assert "shards" in fedloom("list").stdout
 

@@ -4,8 +4,9 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "fedloom"
-PACKAGES = """version errors direction measures computed settings memory machine progress style trees shuffle data
-kernels tasks local combine mixing algorithms clients engines runs federation recipes cli __main__"""
+PACKAGES = """version errors parts direction measures computed settings memory machine progress style trees shuffle keys
+selection data kernels tasks local combine mixing routing algorithms round clients engines runs federation recipes
+cli __main__"""
 ORDER = PACKAGES.split()
 
 

@@ -3,9 +3,9 @@
 import fedloom
 
 PUBLIC = """
-Algorithm Experiment History Run Users algorithms clients combine data ditto dpa_sgd engines errors fedavg fedbn
+Experiment History Method Run Users algorithms clients combine data ditto dpa_sgd engines errors fedavg fedbn
 federation fedper fedprox fedrep fedsgd fine_tune ifca load local local_only mixing partition personalised plot qfedavg
-run runs scaffold server split sweep tasks
+routing run runs scaffold server split sweep tasks
 """
 
 

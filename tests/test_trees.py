@@ -1,8 +1,12 @@
+from itertools import combinations
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedloom import trees
+from fedloom import ditto, fedavg, fedprox, trees
+from fedloom.combine import median
 
 
 def test_where_selects_by_the_leading_axes() -> None:
@@ -20,3 +24,10 @@ def test_flatten_and_unflatten_are_inverse_with_optimiser_state() -> None:
 
 def test_nbytes_counts_types() -> None:
     assert trees.nbytes({"a": np.zeros(3, np.float32), "b": np.zeros(2, np.uint8)}) == 14
+
+
+def test_the_structures_of_different_records_differ() -> None:
+    """With equal ones a compiled function may run the program of another class, depending on addresses in memory."""
+    structures = [jax.tree.structure(made) for made in (fedprox(), ditto(), fedavg(), fedavg(combiner=median()))]
+    assert all(a != b for a, b in combinations(structures, 2))
+    assert jax.tree.structure(fedprox()) == jax.tree.structure(fedprox(0.5))

@@ -3,12 +3,12 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from one_client import a_client, as_step
 
 import fedloom as fl
 from fedloom.data import FederatedData, Ranges
-from fedloom.local import Sent, Step, Turn
+from fedloom.local import Sent
 from fedloom.tasks import Batch, Task, Variables
 
 LR = 0.1
@@ -16,14 +16,12 @@ LR = 0.1
 
 def stepped(task: Task, batches: list[Batch], lr: float = LR, variables: Variables | None = None) -> Variables:
     """What a client has after one step of SGD on each batch, as inside a run."""
-    local, turn = fl.local.sgd(lr=lr), Turn(jnp.asarray(True), jnp.int32(0))
-    begun = variables or task.init(jax.random.key(0))
-    work = local.start(Sent(begun, {}), {}, lr, accumulates=False)
+    local, client = fl.local.sgd(lr=lr), a_client(lr)
+    work = local.begin(Sent(variables or task.init(jax.random.key(0)), {}), {}, client)
 
     @jax.jit
     def step(work: Any, batch: Batch, key: Any) -> Any:
-        share = jnp.full(len(batch["x"]), 1 / len(batch["x"]))
-        return local.step(task, work, Step(batch, share, turn, lr, key))
+        return local.step(task, work, as_step(batch, key=key), client)
 
     for i, batch in enumerate(batches):
         work = step(work, batch, jax.random.key(i))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedloom as fl
-from fedloom.algorithms import ServerState
+from fedloom.algorithms import RoundState
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
 from fedloom.federation.coordinator import Coordinator
 from fedloom.federation.course import Course
@@ -147,7 +147,7 @@ def computed(number: int, round: int, model: np.ndarray, turns: float) -> np.nda
 HUGE = 1e14  # what a liar sends: numbers that are believed one by one, and of which no model can be made
 
 
-def loss(state: ServerState) -> dict[str, float]:
+def loss(state: RoundState) -> dict[str, float]:
     """What a server measures: (‖w‖²)² in float32, which is infinite for a model that a liar has moved."""
     square = np.sum(flatten(state.variables)["params.w"] ** 2)
     with np.errstate(over="ignore"):
@@ -524,7 +524,7 @@ def expected(arithmetic: Arithmetic, counted: Sequence[Sequence[int]], participa
             state = arithmetic.skipped(state)
             continue
         model = flatten(state.variables)["params.w"]
-        who = [k for k in arithmetic.preference(round, participants) if k in numbers]
+        who = [k for k in arithmetic.preference(round, [1] * participants) if k in numbers]
         given = [Contribution(k, 10 * (k + 1), {}) for k in who]
         order = arithmetic.ordered(given)
         updates = [{"update.params.w": computed(who[i], round, model, turns[who[i]])} for i in order]

@@ -1,32 +1,22 @@
-"""Algorithms: a few lines each, made of local work, a weighting and a server's step."""
+"""Algorithms: each is a few lines that put a method together from local work, a routing and a server's step."""
 
-from fedloom.algorithms.algorithm import Algorithm, Kept, ServerState
-from fedloom.algorithms.clustered import Clustered, ClusterState, ifca
 from fedloom.algorithms.dpa_sgd import dpa_sgd
 from fedloom.algorithms.fedavg import fedavg
 from fedloom.algorithms.fedsgd import fedsgd
-from fedloom.algorithms.multi_task import MultiTask, dpa_sgd_mtl, fedavg_mtl
-from fedloom.algorithms.personalised import PeerState, Personalised, local_only, personalised
-from fedloom.algorithms.push_sum import PushSum, push_sum
+from fedloom.algorithms.ifca import ifca
+from fedloom.algorithms.method import ClientStates, Method, RoundState
+from fedloom.algorithms.multi_task import dpa_sgd_mtl, fedavg_mtl
+from fedloom.algorithms.personalised import local_only, personalised
+from fedloom.algorithms.push_sum import push_sum
 from fedloom.algorithms.server import SERVERS, Server, server
 from fedloom.algorithms.variants import ditto, fedbn, fedper, fedprox, fedrep, qfedavg, scaffold
 
-Method = Algorithm | Personalised | Clustered
-"""How experiments learn: one model for all, one for each, or a few."""
-
 __all__ = [
     "SERVERS",
-    "Algorithm",
-    "ClusterState",
-    "Clustered",
-    "Kept",
+    "ClientStates",
     "Method",
-    "MultiTask",
-    "PeerState",
-    "Personalised",
-    "PushSum",
+    "RoundState",
     "Server",
-    "ServerState",
     "ditto",
     "dpa_sgd",
     "dpa_sgd_mtl",

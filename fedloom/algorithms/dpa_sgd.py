@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.algorithms.personalised import Personalised
+from fedloom.algorithms.method import Method
 from fedloom.errors import require
 from fedloom.local import given
 from fedloom.mixing import Graph, Mixer, from_matrix, gossip, pushed
 from fedloom.mixing import topology as along
 from fedloom.mixing.gossip import PUSH, changes
 from fedloom.mixing.graph import is_networkx
+from fedloom.routing import OwnModels
 
 Along = str | Graph | np.ndarray | Mixer | Any  # or a graph of networkx's, which need not be installed
 OPTIONS = ("degree", "share", "rewired", "sparsity", "seed")  # of topologies
 
 
-def dpa_sgd(topology: Along = "ring", *, period: int = 5, weights: str | None = None, **options: Any) -> Personalised:
+def dpa_sgd(topology: Along = "ring", *, period: int = 5, weights: str | None = None, **options: Any) -> Method:
     """Every worker takes τ steps of SGD on its own data, then averages with its neighbours: X ← W·X.
 
     With the identity as W that is independent training; along the complete graph everybody has the central average.
@@ -36,7 +37,7 @@ def dpa_sgd(topology: Along = "ring", *, period: int = 5, weights: str | None = 
     """
     mixer = mixed(topology, weights, options)
     work = given(None, {"period": period, **options}, "topology", "weights", *OPTIONS)
-    return Personalised(work, mixer, 1.0).checked()
+    return Method(work, OwnModels(mixer), fraction=1.0).checked()
 
 
 def mixed(topology: Along, weights: str | None, options: dict[str, Any]) -> Mixer:

@@ -28,7 +28,7 @@ from fedloom.cli.shared import (
     with_fields,
 )
 from fedloom.data import FederatedData, picture
-from fedloom.engines.peers import SHOWN
+from fedloom.engines.own_models import SHOWN
 from fedloom.errors import CheckpointError, FedloomError, require
 from fedloom.mixing import Gossip, Graph
 from fedloom.runs import report
@@ -176,7 +176,7 @@ def users_drawn(run: Run, folder: Path, graph: Graph | None) -> str:
 
 def along(algorithm: Method, workers: int) -> Graph | None:
     """Who hears whom, where there is no server but a topology."""
-    mixer = getattr(algorithm.sized(workers), "mixer", None)
+    mixer = getattr(algorithm.for_clients(workers).routing, "mixer", None)
     return mixer.graph if isinstance(mixer, Gossip) else None
 
 

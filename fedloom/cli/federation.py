@@ -202,7 +202,7 @@ def planned(experiment: Experiment, rules: Rules, data: FederatedData, blind: bo
     task, stop = experiment.build_task(data), experiment.stop()
     algorithm = experiment.build_algorithm()
     if blind or not algorithm.has_shared_model:
-        prefix = OWN_MODELS if algorithm.personal else CLIENTS
+        prefix = OWN_MODELS if algorithm.is_personal else CLIENTS
         if stop.watches and stop.monitor is None:
             stop = dataclasses.replace(stop, monitor=f"{prefix}accuracy")
     label = f"{task.name} on {experiment.data}, {experiment.algorithm}"

@@ -22,18 +22,18 @@ from fedloom.runs.order import Order, Refused, dispatched
 from fedloom.runs.plot import plot
 from fedloom.runs.ranks import RESUMABLE, Attendance, diverged
 from fedloom.runs.result import Run
-from fedloom.runs.selection import SELECTIONS
+from fedloom.selection import SELECTIONS
 
 PATIENCE = 60.0  # seconds
-KNOWN = ", ".join(f"{name} ({meaning})" for name, meaning in SELECTIONS.items())
+KNOWN = ", ".join(SELECTIONS)
 
 
 @with_fields()
 def peers_command(
     file: File = None,
     out: Out = None,
-    selection: Annotated[str, typer.Option(help=f"whose examples workers train on: {KNOWN}")] = "all",
-    workers: Annotated[Optional[int], typer.Option(help="how many, if not one a user")] = None,  # noqa: UP045
+    selection: Annotated[Optional[str], typer.Option(help=f"how a round's clients are selected: {KNOWN}")] = None,  # noqa: UP045
+    workers: Annotated[Optional[int], typer.Option(help="how many, if fewer than clients")] = None,  # noqa: UP045
     timeout: Annotated[float, typer.Option(help="seconds after which a silent rank is given up")] = PATIENCE,
     delay: Annotated[str, typer.Option(help="seconds to hold models back; several for ranks in turn: 0,0.3")] = "0",
     save_every: Annotated[int, typer.Option(help="rounds between checkpoints")] = 10,
@@ -49,10 +49,12 @@ def peers_command(
     fedsgd, fedprox). Each worker computes what it computes in fedloom run. A run that stands in the folder goes on
     where it stopped.
 
+    With fewer workers than clients (--workers), each round selects as many clients as there are workers.
+
     Examples:
       mpirun -n 4 fedloom peers --algorithm dpa-sgd --topology ring --clients 16 --out ring
 
-      mpirun -n 2 fedloom peers experiment.toml --workers 8 --selection random --delay 0,0.3
+      mpirun -n 2 fedloom peers experiment.toml --workers 8 --selection once --delay 0,0.3
     """
     with told(debug):
         here = world()
@@ -60,7 +62,8 @@ def peers_command(
 
     def write() -> Order:
         require(timeout > 0, "timeout", "above 0 seconds", timeout)
-        choose("selection", selection, SELECTIONS)
+        if selection is not None:
+            choose("selection", selection, SELECTIONS)
         experiment, delays = described(file, fields), tuple(checked_delays(delay))
         experiment.leave_alone("engine", "over MPI, where every rank computes on its own")
         folder = folder_of(out, f"{experiment.model}-{short(experiment.data)}-{here.size}-ranks")

@@ -55,7 +55,7 @@ def with_fields(
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
         options = []
         for f in FIELDS:
-            if groups is not None and f.metadata["group"] not in groups:
+            if (groups is not None and f.metadata["group"] not in groups) or f.name in (p.name for p in own):
                 continue
             shown = f.metadata["missing"] if f.default is None else f.default
             listed = ", or several: a,b,c" if many and f.name in SWEPT else ""

@@ -35,6 +35,11 @@ class Clipped(Combiner):
         """Whether the other is."""
         return self.then.alone
 
+    @property
+    def is_coordinatewise(self) -> bool:
+        """True if the other combiner is."""
+        return self.then.is_coordinatewise
+
     def heard(self, update: Variables) -> tuple[Variables, Bool[Array, ""]]:
         """The reply, shortened, as the other hears it; nothing of one that is not finite."""
         update, counts = super().heard(update)

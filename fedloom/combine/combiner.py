@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 import jax.numpy as jnp
 
+from fedloom.parts import check_defines, numbers_of
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, where
 
@@ -30,6 +31,11 @@ class Combiner:
         return False
 
     @property
+    def is_coordinatewise(self) -> bool:
+        """True if ``combine`` treats each coordinate by itself, so that devices may share the coordinates out."""
+        return False
+
+    @property
     def trusting(self) -> bool:
         """Whether it takes every reply as it comes, also one that is not finite."""
         return False
@@ -40,18 +46,23 @@ class Combiner:
         return where(counts, update, jax.tree.map(jnp.zeros_like, update)), counts
 
     def combine(self, updates: Variables, weights: Weights) -> Variables:
-        """The update that a stack of replies, as they were heard, comes to; those without weight do not count. Each
-        coordinate is combined by itself: devices share them out.
+        """Return the update that is made of all updates of a round.
+
+        Args:
+            updates: the updates with a leading axis, as :meth:`heard` returned them.
+            weights: the weight of each; an update without weight does not count.
         """
         raise NotImplementedError
 
     def checked(self) -> Self:
-        """The same, if its numbers can be used."""
+        """Return the combiner if it can be used; raise an :class:`ArgumentError` otherwise."""
+        if not self.alone:
+            check_defines(self, "combiner", Combiner, "combine")
         return self
 
     def describe(self) -> dict[str, Any]:
-        """What it is, by name and numbers."""
-        raise NotImplementedError
+        """Return the combiner's name and numbers."""
+        return {"combine": type(self).__name__, **numbers_of(self)}
 
 
 @record

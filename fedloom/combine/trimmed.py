@@ -35,6 +35,11 @@ SLACK = 1e-6  # relative: 0.29 · 100 is a little less than 29 in float32
 class Median(Combiner):
     """The median of each coordinate; build it with :func:`median`."""
 
+    @property
+    def is_coordinatewise(self) -> bool:
+        """True."""
+        return True
+
     def combine(self, updates: Variables, weights: Weights) -> Variables:
         """The median of those with weight."""
         m = jnp.sum(weights > 0)
@@ -50,6 +55,11 @@ class Trimmed(Combiner):
     """The mean of each coordinate without its extremes; build it with :func:`trimmed`."""
 
     share: Scalar
+
+    @property
+    def is_coordinatewise(self) -> bool:
+        """True."""
+        return True
 
     def combine(self, updates: Variables, weights: Weights) -> Variables:
         """The trimmed mean of those with weight."""

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from fedloom.combine.replies import Reading, Replies, reading
 from fedloom.direction import Directions, require_direction
 from fedloom.errors import require
+from fedloom.parts import check_defines, numbers_of
 from fedloom.trees import record, static
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ class Weighting:
         return True
 
     def checked(self) -> Self:
-        """The same, if its numbers can be used."""
+        """Return the weighting if it can be used; raise an :class:`ArgumentError` otherwise."""
+        check_defines(self, "weighting", Weighting, "weigh")
         return self
 
     def describe(self) -> dict[str, Any]:
-        """What it is, by name and numbers."""
-        raise NotImplementedError
+        """Return the weighting's name and numbers."""
+        return {"weighting": type(self).__name__, **numbers_of(self)}
 
 
 @record

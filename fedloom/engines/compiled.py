@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Algorithm, Clustered, Method, MultiTask, Personalised, PushSum
+from fedloom.algorithms.method import Method
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock
-from fedloom.engines.clusters import Clusters
+from fedloom.engines.engine import Engine
 from fedloom.engines.evaluate import judge
-from fedloom.engines.peers import Peers
 from fedloom.engines.plan import SHARE, lane_bytes, plan, useful_lanes
 from fedloom.engines.program import Program
 from fedloom.engines.store import store
@@ -22,11 +21,9 @@ from fedloom.machine import warn_of_idle_cores
 from fedloom.tasks.task import Task
 from fedloom.trees import stack
 
-KINDS: dict[type, type[Program]] = {Personalised: Peers, MultiTask: Peers, PushSum: Peers, Clustered: Clusters}
-
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Engine):
     """The engine that compiles; build it with :func:`compiled`."""
 
     devices: int | None = None
@@ -40,11 +37,11 @@ class Compiled:
         first = machine.devices()[0]
         if first.platform == "cpu" and self.lanes is None:
             return 1
-        sizes, local, m = data.clients["train"].size, algorithm.local, algorithm.cohort(len(data))
-        rows = local.rows(sizes)
+        sizes, batches, m = data.clients["train"].size, algorithm.local.batches, algorithm.cohort(len(data))
+        rows = batches.rows(sizes)
         lanes = m
-        if isinstance(algorithm, Algorithm) and not algorithm.stacked:  # nothing is kept of all clients at once
-            lanes = min(m, useful_lanes(np.asarray(local.steps(sizes, rows)), m))
+        if not algorithm.keeps_updates:
+            lanes = min(m, useful_lanes(np.asarray(batches.steps(sizes, rows)), m))
         each = (self.lanes or lanes) * lane_bytes(task, algorithm, data.columns, rows)
         return max(1, int(SHARE * machine.memory(first) / each))
 
@@ -68,18 +65,17 @@ class Compiled:
         require(task.client is None, "engine", own, "compiled")
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
         sizes = data.clients["train"].size
-        algorithms = [algorithm.sized(len(data)) for algorithm in algorithms]
-        slowest = max(algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
+        algorithms = [algorithm.for_clients(len(data)) for algorithm in algorithms]
+        slowest = max(algorithms, key=lambda a: a.local.batches.most_steps(sizes))
         layout = plan(task, slowest, sizes, data.columns, len(seeds), self.lanes, self.devices, observed)
         kept = store(data, layout.mesh, self.stream)
         stacked = machine.place(stack(list(algorithms)), layout.mesh)
         numbers = np.array(seeds, np.uint32)
         m = slowest.cohort(len(data))
-        kind = KINDS.get(type(slowest), Program)
         whole = kept.resident is not None
         need = "one whose examples fit on the device, since users have models of their own"
-        require(whole or not slowest.personal, "data", need, data.name)
-        return kind(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m, clock)
+        require(whole or not slowest.is_personal, "data", need, data.name)
+        return Program(task, stacked, data, layout, kept, judge(task, layout, kept), numbers, m, clock)
 
 
 def compiled(*, devices: int | None = None, lanes: int | None = None, stream: bool | None = None) -> Compiled:

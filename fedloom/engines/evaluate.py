@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Method
+from fedloom.algorithms.method import Method
 from fedloom.data.federated import FederatedData
 from fedloom.engines.deferred import Columns, Deferred, known, merge
 from fedloom.engines.memory import footprint, peak
@@ -39,7 +39,7 @@ def measured_models(algorithm: Method, data: FederatedData, part: str) -> tuple[
     client, because K models on all clients' examples are K times the work.
     """
     found = [SHARED] if algorithm.has_shared_model else []
-    if algorithm.personal:
+    if algorithm.is_personal:
         found += [OWN] if part in data.clients and data.clients[part].size.any() else []
         found += [OWN_ON_ALL] if len(data.central.get(part, ())) else []
     return tuple(found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.algorithms import Algorithm, Method, Personalised, ServerState
+from fedloom.algorithms.method import Method, RoundState
 from fedloom.combine.replies import Replies
 from fedloom.engines.mailbox import WIDTH, Address, Mailbox
 from fedloom.engines.rank import Rank
@@ -125,7 +125,7 @@ class Links:
 
 def connections(algorithm: Method, workers: int) -> list[Links]:
     """The connections of one round after another, in turn; everybody alone where nobody averages."""
-    mixer = algorithm.mixer if isinstance(algorithm, Personalised) else None
+    mixer = getattr(algorithm.routing, "mixer", None)
     if not isinstance(mixer, Gossip):
         return [Links(np.arange(workers)[:, None], np.ones((workers, 1), np.float32))]
     return [Links(*both) for both in zip(np.asarray(mixer.index), np.asarray(mixer.share), strict=True)]
@@ -152,9 +152,8 @@ class Along(Exchange):
 
     def moved(self, round: int) -> int:
         """A model along each connection."""
-        assert isinstance(self.rank.algorithm, Personalised)
         key = lambda: stream(self.rank.seed, PEERS, round)  # noqa: E731
-        return self.rank.algorithm.mixer.sent(len(self.owner), round, key)
+        return self.rank.algorithm.routing.models_sent(len(self.owner), round, key)
 
     def gathered(self, round: int) -> Variables | None:
         """Everybody's model, one beside the other."""
@@ -238,9 +237,8 @@ class Served(Exchange):
 
     def __post_init__(self) -> None:
         algorithm = self.rank.algorithm
-        assert isinstance(algorithm, Algorithm)
         self.algorithm = algorithm
-        self.state: ServerState = algorithm.init(self.rank.first, len(self.rank.store.data))
+        self.state: RoundState = algorithm.init(self.rank.first, len(self.rank.store.data))
         self.model = self.rank.flat(self.rank.first)
 
     @property
@@ -304,4 +302,4 @@ class Served(Exchange):
     def _weights(self, users: np.ndarray) -> np.ndarray:
         """How much each reply counts; replies come multiplied by it."""
         sizes = jnp.asarray(self.rank.store.data.clients["train"].size[users], jnp.float32)
-        return np.asarray(self.algorithm.weighting.weigh(Replies(sizes, jnp.ones(len(users), bool), {})))
+        return np.asarray(self.algorithm.routing.weigh(Replies(sizes, jnp.ones(len(users), bool), {})))

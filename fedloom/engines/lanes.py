@@ -8,7 +8,7 @@ axes, (experiments, lanes), here written X and L.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,23 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedloom.algorithms import Algorithm, Method
+from fedloom.algorithms.method import Method
 from fedloom.combine.replies import Replies
 from fedloom.engines.axes import over
 from fedloom.engines.plan import Plan
-from fedloom.engines.schedule import client_key
+from fedloom.engines.schedule import END, client_key
 from fedloom.engines.store import View
 from fedloom.engines.union import union
-from fedloom.local import Reply, Sent, Step, Turn, Work
+from fedloom.errors import require
+from fedloom.local import Client, Local, Reply, Sent, StepBatch, StepPosition, Work
+from fedloom.local.scaffold import zeros
+from fedloom.local.work import accumulating
 from fedloom.shuffle import words
 from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.trees import record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
+    from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 
 UNROLL = 2  # steps in one turn of a segment's loop, for one experiment, which launching kernels holds up (H200)
@@ -117,24 +120,12 @@ class Cohort:
     @cached_property
     def rates(self) -> Float[Array, " X"]:
         """The learning rate of each experiment."""
-        return jax.vmap(lambda a, r: a.rate(r))(self.algorithm.local, self.round)
-
-    @cached_property
-    def shared(self) -> Work | None:
-        """The work that all begin with, if it is the same."""
-        alike = self.which is None and self.kept is None
-        return self.begin(self.sent, {}) if alike else None
+        return jax.vmap(lambda a, r: a.batches.rate(r))(self.algorithm.local, self.round)
 
     @property
     def whose(self) -> str:
         """By what differs what is sent: lane or experiment."""
         return "l" if self.plan.apart else "x"
-
-    def begin(self, sent: Sent, kept: PyTree) -> Work:
-        """Work, not begun."""
-        start = lambda s, k, a, lr: a.start(s, k, lr, self.plan.accumulates)  # noqa: E731
-        work: Work = spread(self.plan, start, f"{self.whose}lxx")(sent, kept, self.algorithm.local, self.rates)
-        return work
 
     def at(self, slot: Int[Array, "X L"]) -> Int[Array, "X L"]:
         """The same, or the last slot where there is none."""
@@ -146,9 +137,23 @@ class Cohort:
         own = self.sent if self.which is None else picked(self.sent, jnp.take_along_axis(self.which, at, 1))
         return own, {} if self.kept is None else picked(self.kept, at)
 
+    def clients_in(self, slot: Int[Array, "X L"]) -> Int[Array, "X L"]:
+        """Return the clients in these slots; the last one where there is none."""
+        return jnp.take_along_axis(self.clients, self.at(slot), 1)
+
+    def keys(self, slot: Int[Array, "X L"]) -> Key[Array, "X L"]:
+        """Return the random key of each of them in this round, apart from the keys of its steps."""
+        numbers = self.clients_in(slot) + self.first
+        one = lambda seed, round, number: client_key(seed, round, number, END)  # noqa: E731
+        keys: Array = jax.vmap(jax.vmap(one, (None, None, 0)))(self.seeds, self.round, numbers)
+        return keys
+
     def fresh(self, slot: Int[Array, "X L"]) -> Work:
         """Their work, not begun."""
-        return self.begin(*self.given(slot)) if self.shared is None else self.shared
+        n = jnp.where(slot < self.many, self.view.size[self.clients_in(slot)], 0)
+        begin = spread(self.plan, partial(_begun, self.plan), f"ll{self.whose}lxxx")
+        work: Work = begin(n, self.keys(slot), *self.given(slot), self.algorithm.local, self.rates, self.round)
+        return work
 
     def advance(self, state: tuple[Lanes, PyTree]) -> tuple[Lanes, PyTree]:
         """The next segment of every lane; lanes that finish a client put down its reply, and take the next."""
@@ -157,14 +162,15 @@ class Cohort:
         work, n, steps = self.segment(lanes, taken)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        end = spread(plan, partial(_ended, plan), f"ll{self.whose}lxx")
-        weight, counts, reply, keeps = end(work, n, *self.given(lanes.slot), self.algorithm, self.rates)
+        end = spread(plan, partial(_ended, plan), f"lll{self.whose}lxxx")
+        found = end(work, n, self.keys(lanes.slot), *self.given(lanes.slot), self.algorithm, self.rates, self.round)
+        weight, counts, update, aside, keeps = found
         weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
         steps_now = plan.segment * plan.lanes if plan.segment else steps.sum(1, dtype=jnp.float32)
         total = Total(
-            update=jax.tree.map(put if plan.stacked else add_up(weight), lanes.total.update, reply.update),
+            update=jax.tree.map(put if plan.stacked else add_up(weight), lanes.total.update, update),
             weight=lanes.total.weight + weight.sum(1),
-            aside=jax.tree.map(add_up(done.astype(jnp.float32)), lanes.total.aside, reply.aside),
+            aside=jax.tree.map(put if plan.apart else add_up(done.astype(jnp.float32)), lanes.total.aside, aside),
             computed=lanes.total.computed + steps_now,
             broken=lanes.total.broken + (done & ~counts).sum(1),
         )
@@ -177,7 +183,7 @@ class Cohort:
         """The work of all, where their examples are one batch, computed in pieces of so many rows."""
         there = self.clients >= 0
         n = jnp.where(there, self.view.size[self.clients], 0).astype(jnp.float32)
-        weigh = lambda a, n, there: a.weighting.weigh(Replies(n, there, {}))  # noqa: E731
+        weigh = lambda a, n, there: a.routing.weigh(Replies(n, there, {}))  # noqa: E731
         weights = jnp.where(there, jax.vmap(weigh)(self.algorithm, n, there), 0)
         shares = -self.rates[:, None] * weights / jnp.maximum(n, 1)
         sent = self.sent.variables
@@ -186,15 +192,17 @@ class Cohort:
 
     def segment(self, lanes: Lanes, taken: Bool[Array, "X L"]) -> tuple[Work, Array, Array]:
         """The work of every lane a segment later; and how many examples its client has, and takes steps."""
-        local, view, at = self.algorithm.local, self.view, self.at(lanes.slot)
-        client = jnp.take_along_axis(self.clients, at, 1)
+        local, view, client = self.algorithm.local, self.view, self.clients_in(lanes.slot)
         n = jnp.where(taken, view.size[client], 0)
-        steps = jax.vmap(lambda a, s: a.steps(s, self.plan.rows))(local, n).astype(jnp.int32)
+        steps = jax.vmap(lambda a, s: a.batches.steps(s, self.plan.rows))(local, n).astype(jnp.int32)
         numbers = client + self.first
-        begun, ordered = jax.vmap(lambda a, r: (a.begun(r), a.ordered(r)))(local, self.round)
+        before = lambda a, r: (a.batches.steps_before(r), a.batches.shuffle_round(r))  # noqa: E731
+        begun, ordered = jax.vmap(before)(local, self.round)
         keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, numbers)
-        ahead = spread(self.plan, _segment(self.task, self.plan), "llllllxxxs")
-        work = ahead(lanes.work, lanes.step, n, view.start[client], steps, keys, begun, local, self.rates, view)
+        ahead = spread(self.plan, _segment(self.task, self.plan), "lllllllxxxxs")
+        own = self.keys(lanes.slot)
+        start, rates, round = view.start[client], self.rates, self.round
+        work = ahead(lanes.work, lanes.step, n, start, steps, keys, own, begun, local, rates, round, view)
         return work, n, steps
 
 
@@ -205,9 +213,10 @@ def work_through(cohort: Cohort) -> tuple[Total, PyTree]:
     plan, (x, m) = cohort.plan, cohort.clients.shape
     if plan.union:
         return cohort.united(plan.union), cohort.kept or {}
+    mixes = cohort.algorithm.routing.exchanges_models
     slots = jnp.broadcast_to(jnp.arange(plan.lanes, dtype=jnp.int32), (x, plan.lanes))
     taken = jnp.full(x, plan.lanes, jnp.int32)
-    start = Lanes(slots, taken, jnp.zeros_like(slots), cohort.fresh(slots), nothing(plan, cohort.sent, m))
+    start = Lanes(slots, taken, jnp.zeros_like(slots), cohort.fresh(slots), nothing(plan, cohort.sent, m, mixes))
     if plan.once:
         lanes, keeps = cohort.advance((start, cohort.kept or {}))
     else:
@@ -223,33 +232,65 @@ def picked(stack: PyTree, at: Int[Array, "X L"]) -> PyTree:
     return jax.tree.map(lambda a: jax.vmap(lambda a, i: a[i])(a, at), stack)
 
 
-def nothing(plan: Plan, sent: Sent, m: int) -> Total:
-    """The sum of no replies."""
+def nothing(plan: Plan, sent: Sent, m: int, mixes: bool) -> Total:
+    """Return the sum of no replies.
+
+    Args:
+        plan: the layout of the work.
+        sent: what clients are sent.
+        m: the number of clients.
+        mixes: True if clients mix models of their own, and send no changes to what they are sent beside the model.
+    """
     axes = 2 if plan.apart else 1  # of what is sent, before a model's own
     x = len(jax.tree.leaves(sent)[0])
     room = (m,) if plan.stacked else ()
     update = jax.tree.map(lambda a: jnp.zeros((x, *room, *a.shape[axes:]), a.dtype), sent.variables)
-    aside = {} if plan.apart else jax.tree.map(lambda a: jnp.zeros((x, *a.shape[axes:]), a.dtype), sent.aside)
+    kept = room if plan.apart else ()
+    aside = {} if mixes else jax.tree.map(lambda a: jnp.zeros((x, *kept, *a.shape[axes:]), a.dtype), sent.broadcast)
     return Total(update, jnp.zeros(x), aside, jnp.zeros(x), jnp.zeros(x))
 
 
+def _client(n: Array, key: Array, local: Local, lr: Array, round: Array) -> Client:
+    return Client(n, jnp.asarray(local.batches.shared_moves(n)), lr, round, key, {})
+
+
+def _begun(plan: Plan, n: Array, key: Array, sent: Sent, kept: PyTree, local: Local, lr: Array, round: Array) -> Work:
+    """Return a lane's work, not begun."""
+    work = local.begin(sent, kept, _client(n, key, local, lr, round))
+    need = "work whose step applies the penalties that `begin` adds"
+    require(local.applies_penalties or not work.penalties, "local", need, type(local).__name__)
+    return accumulating(work) if plan.accumulates else work
+
+
 def _ended(
-    plan: Plan, work: Work, n: Array, sent: Sent, kept: PyTree, algorithm: Method, lr: Array
-) -> tuple[Array, Array, Reply, PyTree]:
-    """The weight of a lane's reply, where it depends on nothing else; whether it counts; the reply; and what its client
-    keeps. Of one that does not count nothing remains: it tells nothing aside, and its client keeps what it had.
+    plan: Plan, work: Work, n: Array, key: Array, sent: Sent, kept: PyTree, algorithm: Method, lr: Array, round: Array
+) -> tuple[Array, Array, Variables, dict[str, PyTree], PyTree]:
+    """The weight of a lane's reply, where it depends on nothing else; whether it counts; the update; what it adds to
+    what is told aside; and what its client keeps. Of one that does not count nothing remains: it tells nothing aside,
+    and its client keeps what it had.
     """
-    reply, keeps = algorithm.local.finish(work, sent, kept, n, lr)
-    if not isinstance(algorithm, Algorithm):
-        return jnp.float32(0), jnp.asarray(True), reply, keeps
-    heard, counts = algorithm.combiner.heard(reply.update)
-    aside = where(counts, reply.aside, jax.tree.map(jnp.zeros_like, reply.aside))
-    reply, keeps = replace(reply, aside=aside), where(counts, keeps, kept)
+    reply = algorithm.local.end(work, sent, kept, _client(n, key, algorithm.local, lr, round))
+    update, aside = unpacked(reply, {} if algorithm.routing.exchanges_models else sent.broadcast)
+    heard, counts = algorithm.combiner.heard(update)
+    aside = where(counts, aside, jax.tree.map(jnp.zeros_like, aside))
+    keeps = where(counts, reply.state, kept)
     if plan.stacked:
-        return jnp.float32(0), counts, reply, keeps
-    alone = Replies(reply.examples[None], counts[None], {})
-    weight = jnp.where(counts, algorithm.weighting.weigh(alone)[0], 0)
-    return weight, counts, replace(reply, update=heard), keeps
+        return jnp.float32(0), counts, update, aside, keeps
+    alone = Replies(n.astype(jnp.float32)[None], counts[None], {})
+    weight = jnp.where(counts, algorithm.routing.weigh(alone)[0], 0)
+    return weight, counts, heard, aside, keeps
+
+
+def unpacked(reply: Reply, broadcast: dict[str, PyTree]) -> tuple[Variables, dict[str, PyTree]]:
+    """Return the update of a reply, and its change of each broadcast tree; refuse what no engine delivers yet."""
+    message, kinds = reply.message, {"params", "state"}
+    require(set(message.mean) == kinds, "the mean of a message", "params and state", sorted(message.mean))
+    need = f"of trees that are broadcast ({', '.join(sorted(broadcast)) or 'none'})"
+    require(set(message.sum) <= set(broadcast), "the sum of a message", need, sorted(message.sum))
+    require(not message.listed, "listed of a message", "empty, since no engine delivers it", sorted(message.listed))
+    require(not reply.report, "the report of a reply", "empty, since no engine records it", sorted(reply.report))
+    aside = {name: message.sum[name] if name in message.sum else zeros(tree) for name, tree in broadcast.items()}
+    return Variables(message.mean["params"], message.mean["state"]), aside
 
 
 def add_up(weight: Float[Array, "X L"]) -> Callable[[Array, Array], Array]:
@@ -276,20 +317,26 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         start: Array,
         steps: Array,
         key: Array,
+        own: Array,
         begun: Array,
-        local: Any,
+        local: Local,
         lr: Array,
+        round: Array,
         view: View,
     ) -> Work:
-        seed = words(key)
+        seed, client = words(key), _client(n, own, local, lr, round)
 
-        def batch(step: Array) -> tuple[Batch, Array, Turn]:
-            place, share, turn = local.batch(begun + step, n, seed, plan.rows)
+        def batch(step: Array) -> tuple[Batch, Array, StepPosition]:
+            place, share, position = local.batches.batch(begun + step, n, seed, plan.rows)
             rows = view.index[start + place]
-            return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), turn
+            return {name: column[rows] for name, column in view.columns.items()}, share * (step < steps), position
 
-        def advance(step: Array, work: Work, examples: Batch, share: Array, turn: Turn) -> Work:
-            return local.step(task, work, Step(examples, share, turn, lr, jax.random.fold_in(key, begun + step)))
+        def advance(step: Array, work: Work, examples: Batch, share: Array, position: StepPosition) -> Work:
+            given = StepBatch(examples, share, position, jax.random.fold_in(key, begun + step))
+            return local.step(task, work, given, client)
+
+        def idles(work: Work) -> bool:
+            return local.idle_step_is_noop and not jax.tree.leaves(work.variables.state) and not work.penalties
 
         if plan.segment is None:
             return lax.fori_loop(0, steps, lambda i, work: advance(i, work, *batch(i)), work)
@@ -297,7 +344,7 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         def body(work: Work, coming: tuple[Any, ...]) -> tuple[Work, None]:
             step, *rest = coming
             ahead = advance(step, work, *rest)
-            return ahead if local.still(work) else where(step < steps, ahead, work), None
+            return ahead if idles(work) else where(step < steps, ahead, work), None
 
         coming = done + jnp.arange(plan.segment)
         return lax.scan(body, work, (coming, *jax.vmap(batch)(coming)), unroll=1 if plan.members > 1 else UNROLL)[0]

@@ -10,11 +10,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Method
+from fedloom.algorithms.method import Method
 from fedloom.engines.memory import peak
 from fedloom.engines.union import piece_length, takes_one_step
-from fedloom.local import Sent, Sgd, Step, Turn
+from fedloom.local import Client, Sent, StepBatch, StepPosition
 from fedloom.local.counting import check_steps
+from fedloom.local.work import accumulating
 from fedloom.tasks.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -83,15 +84,15 @@ def plan(
     Arguments:
         whole: whether whole cohorts are worked on here, and not some clients of them at a time.
     """
-    local, m = algorithm.local, algorithm.cohort(len(sizes))
+    batches, m = algorithm.local.batches, algorithm.cohort(len(sizes))
     largest = int(sizes.max())
-    rows = local.rows(sizes)
-    check_steps(local, sizes, rows)
-    steps = np.asarray(local.steps(sizes, rows))
+    rows = batches.rows(sizes)
+    check_steps(batches, sizes, rows)
+    steps = np.asarray(batches.steps(sizes, rows))
     chosen = machine.devices()[:devices]
     chosen = chosen[: max(1, min(len(chosen), m))]
-    mesh, accumulates = machine.mesh(chosen), local.accumulates(rows, largest)
-    stacked, apart = algorithm.stacked or observed, algorithm.apart
+    mesh, accumulates = machine.mesh(chosen), batches.accumulates(rows, largest)
+    stacked, apart = algorithm.keeps_updates or observed, algorithm.routing.has_several_outputs
     if chosen[0].platform == "cpu" and lanes is None:
         return Plan(mesh, members, 1, None, False, rows, accumulates, stacked, apart, observed)
     mine = -(-m // len(chosen))
@@ -100,9 +101,9 @@ def plan(
         lanes = int(max(1, min(mine, fits, useful_lanes(steps, mine))))
         if steps.min() == steps.max():  # equal clients: as many in the last turn as in the others
             lanes = -(-mine // -(-mine // lanes))
-    if whole and not observed and isinstance(local, Sgd) and takes_one_step(task, algorithm, example):
+    if whole and not observed and takes_one_step(task, algorithm, example):
         fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows) / rows)
-        union = piece_length(sizes, mine, min(fits, local.microbatch or fits))
+        union = piece_length(sizes, mine, min(fits, batches.microbatch or fits))
         return Plan(mesh, members, lanes, 1, True, 1, False, stacked, apart, observed, union)
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
     segment = segment_length(steps, most=max(1, int(BATCHES * machine.memory(chosen[0]) / batch)))
@@ -162,9 +163,12 @@ def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
 
     def step(key: Any, batch: Batch) -> PyTree:
         model = task.init(key)
-        work = local.start(Sent(model, local.tells(model)), local.keeps(model), local.lr, accumulates=True)
-        turn = Turn(jax.numpy.asarray(True), jax.numpy.int32(0))
-        return local.step(task, work, Step(batch, jax.numpy.ones(rows), turn, local.lr, key))
+        number = jax.numpy.int32(1)
+        client = Client(number, number, local.batches.lr, number, key, {})
+        work = local.begin(Sent(model, local.broadcast(model)), local.client_state(model), client)
+        position = StepPosition(jax.numpy.asarray(True), jax.numpy.int32(0))
+        examples = StepBatch(batch, jax.numpy.ones(rows), position, key)
+        return local.step(task, accumulating(work), examples, client)
 
     batch = {name: jax.ShapeDtypeStruct((2, rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
     return peak(jax.vmap(step), jax.random.split(jax.random.key(0), 2), batch) // 2

@@ -78,18 +78,18 @@ class ProcessEngine(Spreading):
 
 
 def processes(workers: int | None = None, *, pieces: int = 16) -> ProcessEngine:
-    """The engine that runs clients with code of their own (:mod:`fedloom.clients`) in processes of this machine.
+    """Return the engine that runs clients in processes of this machine: compiled, or by code of their own.
 
     A process that dies is replaced, and the clients it was running run again: results depend neither on the number of
     processes nor on failures.
 
-    Arguments:
-        workers: how many processes; by default one for each core.
-        pieces: into how many parts a round's clients are cut at most; part of what the result depends on, in rounding.
+    Args:
+        workers: the number of processes; by default one for each core.
+        pieces: the largest number of parts into which a round's clients are cut; results depend on it in rounding.
     """
     require(workers is None or workers >= 1, "workers", "at least 1", workers)
     require(pieces >= 1, "pieces", "at least 1", pieces)
-    return ProcessEngine(workers or machine.cores(), pieces, native=True)
+    return ProcessEngine(workers or machine.cores(), pieces)
 
 
 @contextmanager
@@ -115,6 +115,7 @@ def _begin() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 
 def _do(folder: str, method: str, file: str, piece: tuple[Any, ...]) -> Any:

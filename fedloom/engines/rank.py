@@ -7,7 +7,7 @@ worker computes what it computes in :class:`fedloom.engines.compiled.Compiled`, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Algorithm, Method, ServerState
+from fedloom.algorithms.method import Method, RoundState
 from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Cohort, work_through
 from fedloom.engines.plan import Plan, plan
@@ -28,6 +28,7 @@ from fedloom.engines.store import store as stored
 from fedloom.engines.users import totals
 from fedloom.local import Sent
 from fedloom.mixing.mixer import blended
+from fedloom.round.close import step
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import member, stack
 
@@ -97,9 +98,8 @@ class Rank:
         found = _judge(self.task, view, model, np.int32(user))
         return {name: float(value) for name, value in found.items()}
 
-    def step(self, state: ServerState, total: Flat, weight: float) -> tuple[ServerState, float]:
+    def step(self, state: RoundState, total: Flat, weight: float) -> tuple[RoundState, float]:
         """The server's step with Σ weight · update and Σ weight; and ‖mean update‖."""
-        assert isinstance(self.algorithm, Algorithm)
         users = len(self.store.data)
         ahead, norm = _step(self.task, self.algorithm, state, total, np.float32(weight), users)
         return ahead, float(norm)
@@ -148,10 +148,13 @@ def _judge(task: Task, view: View, model: Array, user: Int[Array, ""]) -> dict[s
 
 @partial(jax.jit, static_argnames=("task", "users"))
 def _step(
-    task: Task, algorithm: Algorithm, state: ServerState, total: Array, weight: Array, users: int
-) -> tuple[ServerState, Array]:
+    task: Task, algorithm: Method, state: RoundState, total: Array, weight: Array, users: int
+) -> tuple[RoundState, Array]:
     mean = _shaped(task, total / jnp.where(weight > 0, weight, 1))
-    return algorithm.apply(state, mean, {}, users, weight > 0), optax.tree.norm(mean.params)
+    output = state.variables, state.optimizer, state.broadcast
+    variables, optimizer, broadcast = step(algorithm.server, output, mean, {}, users, weight > 0)
+    ahead = replace(state, variables=variables, optimizer=optimizer, broadcast=broadcast, round=state.round + 1)
+    return ahead, optax.tree.norm(mean.params)
 
 
 def initial(task: Task, key: Key[Array, ""]) -> Variables:

@@ -24,15 +24,23 @@ if TYPE_CHECKING:
 
 @record
 class Worked:
-    """A cohort's work, as each experiment's server sees it: the model that all were sent; and of each client, what it
-    kept before, what it learned, and what it keeps now.
+    """A cohort's work, for each experiment.
+
+    Args:
+        local: the work.
+        models: the model that clients were sent, or all outputs' models.
+        before: what each client kept before its work.
+        update: the update of each client.
+        after: what each client keeps after its work.
+        choice: the output that each client trained; ``None`` if there is only one.
     """
 
     local: Local
-    sent: Variables
+    models: Variables
     before: PyTree
     update: Variables
     after: PyTree
+    choice: Int[Array, "X m"] | None = None
 
 
 def readings(
@@ -75,15 +83,16 @@ def measured(
     starts, sizes = view.start[clients], jnp.where(cohort >= 0, view.size[clients], 0)
 
     def all_of(worked: Worked, starts: Array, sizes: Array) -> dict[str, Array]:
-        def one(given: tuple[PyTree, Variables, PyTree, Array, Array]) -> dict[str, Array]:
-            before, update, after, start, n = given
+        def one(given: tuple[PyTree, Variables, PyTree, Array | None, Array, Array]) -> dict[str, Array]:
+            before, update, after, choice, start, n = given
+            sent = worked.models if choice is None else jax.tree.map(lambda a: a[choice], worked.models)
             if moment == "before":
-                model = worked.local.model(worked.sent, before)
+                model = worked.local.model(sent, before)
             else:
-                model = worked.local.model(jax.tree.map(jnp.add, worked.sent, update), after)
+                model = worked.local.model(jax.tree.map(jnp.add, sent, update), after)
             return judge(task, view, model, start, n)
 
-        given = (worked.before, worked.update, worked.after, starts, sizes)
+        given = (worked.before, worked.update, worked.after, worked.choice, starts, sizes)
         return lax.map(one, given, batch_size=plan.at_once)
 
     found: dict[str, Array] = jax.vmap(all_of)(worked, starts, sizes)

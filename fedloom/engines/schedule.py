@@ -1,62 +1,12 @@
-"""Schedule: who takes part in a round, and on which device each of them is computed."""
+"""Schedule: on which device each client of a cohort is computed."""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedloom.shuffle import shuffle, words
+from fedloom.keys import END, INIT, PEERS, client_key, stream
 
-if TYPE_CHECKING:
-    from jaxtyping import Array, Int, Key, UInt32
-
-INIT, COHORT, CLIENT, PEERS = range(4)  # what a seed's random numbers are for
-ROUNDS, NUMBERS = 256, 2**16  # the rounds of a block of cohorts, and the clients in it, at most
-
-
-def stream(seed: Int[Array, ""] | int, purpose: int, round: Int[Array, ""] | int = 0) -> Key[Array, ""]:
-    """The random key of a purpose in a round; every random number of a run comes from one of these."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), round)
-
-
-def client_key(seed: Int[Array, ""], round: Int[Array, ""], client: Int[Array, ""]) -> Key[Array, ""]:
-    """The random key of a client's work in a round: the same wherever and beside whomever it is computed."""
-    return jax.random.fold_in(stream(seed, CLIENT, round), client)
-
-
-@partial(jax.jit, static_argnames="m")
-def cohorts(
-    seeds: UInt32[Array, " members"], rounds: Int[Array, " rounds"], clients: Int[Array, ""], *, m: int
-) -> Int[Array, "rounds members m"]:
-    """M different clients for each round of each experiment: the first m of a shuffle of all of them."""
-
-    def draw(round: Int[Array, ""], seed: UInt32[Array, ""]) -> Int[Array, " m"]:
-        key = words(stream(seed, COHORT, round))
-        return shuffle(jnp.arange(m, dtype=jnp.int32), clients, key)
-
-    return jax.vmap(lambda r: jax.vmap(lambda s: draw(r, s))(seeds))(rounds)
-
-
-def planned(seeds: np.ndarray, first: int, rounds: int, clients: int, m: int) -> Int[np.ndarray, "rounds members m"]:
-    """Return the cohorts of some rounds on the host.
-
-    They are drawn for many rounds at once and remembered, because each draw waits until the device is free.
-    """
-    length = min(ROUNDS, max(1, NUMBERS // (len(seeds) * m)))
-    blocks = range(first // length, (first + max(rounds, 1) - 1) // length + 1)
-    drawn = [_block(tuple(seeds.tolist()), block, length, clients, m) for block in blocks]
-    every = drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
-    return every[first - blocks[0] * length :][:rounds]
-
-
-@lru_cache(maxsize=16)
-def _block(seeds: tuple[int, ...], block: int, length: int, clients: int, m: int) -> Int[np.ndarray, "length X m"]:
-    rounds = (block * length + np.arange(length)).astype(np.int32)
-    return np.asarray(cohorts(np.array(seeds, np.uint32), rounds, np.int32(clients), m=m))
+__all__ = ["END", "INIT", "PEERS", "client_key", "deal", "stream"]
 
 
 def deal(cohort: np.ndarray, steps: np.ndarray, devices: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Algorithm, Method
+from fedloom.algorithms.method import Method
 from fedloom.clients.client import Broadcast, Client
 from fedloom.combine.replies import Replies
 from fedloom.data.federated import FederatedData
@@ -27,7 +27,7 @@ from fedloom.tasks.task import Batch, Task, Variables
 from fedloom.trees import flatten, stack, unflatten
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int, PyTree, UInt32
+    from jaxtyping import Array, Float, Int, PyTree, UInt32
 
 Found = tuple[Any, Any, dict[str, np.ndarray]]
 """What clients' replies add up to, or all of them; what the clients keep; and what was read of their models."""
@@ -55,7 +55,7 @@ class Station:
         """How a piece of work is laid out."""
         machine.devices()
         sizes = self.data.clients["train"].size
-        slowest = max(self.algorithms, key=lambda a: int(np.max(a.local.steps(sizes, a.local.rows(sizes)))))
+        slowest = max(self.algorithms, key=lambda a: a.local.batches.most_steps(sizes))
         return plan(self.task, slowest, sizes, self.data.columns, len(self.seeds), None, 1, self.observed, whole=False)
 
     @cached_property
@@ -72,30 +72,35 @@ class Station:
     @cached_property
     def like(self) -> Sent:
         """What is sent, in shapes."""
-        one = lambda a: (v := self.task.init(jax.random.key(0)), Sent(v, a.local.tells(v)))[1]  # noqa: E731
+        one = lambda a: (v := self.task.init(jax.random.key(0)), Sent(v, a.local.broadcast(v)))[1]  # noqa: E731
         each = jax.eval_shape(one, self.algorithms[0])
         sent: Sent = jax.tree.map(lambda a: jax.ShapeDtypeStruct((len(self.seeds), *a.shape), a.dtype), each)
         return sent
 
     def work(
-        self, sent: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], kept: PyTree | None
+        self,
+        sent: Mapping[str, np.ndarray],
+        round: int,
+        clients: Int[np.ndarray, "X c"],
+        kept: PyTree | None,
+        own: Sent | None = None,
     ) -> Found:
-        """Some clients' local work in a round."""
-        rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
-        told, view = unflatten(self.like, dict(sent)), self.store.view(clients)
-        given = self.algorithm, view, told, seeds, rounds, clients, kept, None, np.int32(self.first)
-        total, keeps = _work(self.task, self.plan, *given)
-        return (*jax.tree.map(np.asarray, (total, keeps)), {})
+        """Return the local work of some clients in a round.
 
-    def apart(self, _: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], sent: Sent) -> Total:
-        """The local work of some users in a round, each from a model of its own."""
+        Args:
+            sent: what all clients are sent; unused if they are sent different models.
+            round: the number of the round.
+            clients: the clients; -1 is none.
+            kept: what each of them keeps.
+            own: what each of them is sent, if they are sent different models.
+        """
         rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
-        own = np.broadcast_to(np.arange(clients.shape[1], dtype=np.int32), clients.shape)
-        view = self.store.view(clients)
-        given = self.algorithm, view, sent, seeds, rounds, clients, None, own, np.int32(self.first)
-        total, _keeps = _work(self.task, self.plan, *given)
-        found: Total = jax.tree.map(np.asarray, total)
-        return found
+        received = unflatten(self.like, dict(sent)) if own is None else own
+        place = np.broadcast_to(np.arange(clients.shape[1], dtype=np.int32), clients.shape)
+        which = None if own is None else place
+        given = received, seeds, rounds, clients, kept, which, np.int32(self.first)
+        total, keeps = _work(self.task, self.plan, self.algorithm, self.store.view(clients), *given)
+        return (*jax.tree.map(np.asarray, (total, keeps)), {})
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))
@@ -136,27 +141,51 @@ class NativeStation:
     held_out: dict[str, Client] = field(default_factory=dict)
 
     def work(
-        self, sent: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], kept: PyTree | None
+        self,
+        sent: Mapping[str, np.ndarray],
+        round: int,
+        clients: Int[np.ndarray, "X c"],
+        kept: PyTree | None,
+        own: Sent | None = None,
     ) -> Found:
-        """Some clients' local work in a round."""
-        stacked = not isinstance(self.algorithms[0], Algorithm) or self.algorithms[0].stacked
-        each = [self.trained(weights_of(sent, x), x, round, mine, stacked) for x, mine in enumerate(clients)]
+        """Return the local work of some clients in a round; the arguments are those of :meth:`Station.work`."""
+        stacked = self.algorithms[0].keeps_updates
+        each = []
+        for x, mine in enumerate(clients):
+            shared = {} if own is not None else weights_of(sent, x)
+            models = [shared if own is None else own_of(own, x, i) for i in range(len(mine))]
+            each.append(self.trained(models, x, round, mine, stacked))
         totals, read = [total for total, _ in each], [found for _, found in each]
         readings = {name: np.stack([found[name] for found in read]) for name in read[0]}
         return jax.tree.map(lambda *a: np.stack(a), *totals), kept, readings
 
     def trained(
-        self, weights: dict[str, np.ndarray], x: int, round: int, clients: Int[np.ndarray, " c"], stacked: bool
+        self,
+        models: Sequence[dict[str, np.ndarray]],
+        x: int,
+        round: int,
+        clients: Int[np.ndarray, " c"],
+        stacked: bool,
     ) -> tuple[Total, dict[str, np.ndarray]]:
-        """The same of one experiment: Σ weight · (w_k - w), or every w_k - w where it takes all of them."""
+        """Return the work of some clients of one experiment, and what was read of their models.
+
+        Args:
+            models: the model that each client begins with.
+            x: the number of the experiment.
+            round: the number of the round.
+            clients: the clients; -1 is none.
+            stacked: True to return every update, False for Σ weight · update.
+        """
         algorithm = self.algorithms[x]
         room = (len(clients),) if stacked else ()
-        total = {name: np.zeros(room + w.shape, w.dtype) for name, w in weights.items()}
+        total = {name: np.zeros(room + w.shape, w.dtype) for name, w in models[0].items()}
         weight, steps, broken = np.float32(0), 0, 0
-        read = {need.name: np.zeros(len(clients), np.float32) for need in algorithm.readings}
+        needs = () if algorithm.routing.exchanges_models else algorithm.readings
+        read = {need.name: np.zeros(len(clients), np.float32) for need in needs}
         for slot, who in enumerate(clients.tolist()):
             if who < 0:
                 continue
+            weights = models[slot]
             told, client = self.broadcast(algorithm, weights, x, round, who), self.client(who)
             found = checked(client.fit(told), weights, self.data.called(who), algorithm)
             n = int(self.data.clients["train"].size[who])
@@ -167,21 +196,29 @@ class NativeStation:
             weight += np.float32(0) if stacked else mine
             broken += not _finite(found)
             steps += told.epochs * -(-n // (told.batch_size or n))
-            for need in algorithm.readings:
+            for need in needs:
                 model = found if need.moment == "after" else weights
                 sums = self.judging(need.part, client).evaluate(replace(told, weights=model), need.part)
                 read[need.name][slot] = mean_metric(sums, need.metric, self.data.called(who))
         counted = np.float32(steps), np.float32(broken)
         return Total(Variables(total, {}), weight, {}, *counted), read  # type: ignore[arg-type]
 
-    def apart(self, _: Mapping[str, np.ndarray], round: int, clients: Int[np.ndarray, "X c"], sent: Sent) -> Total:
-        """The local work of some users in a round, each from a model of its own."""
-        each = []
+    def losses(
+        self, sent: Mapping[str, np.ndarray], clients: Int[np.ndarray, "X c"]
+    ) -> Float[np.ndarray, "X c outputs"]:
+        """Return the loss of every output on the training examples of each client; -1 is no client."""
+        found = []
         for x, mine in enumerate(clients):
-            own = [self.trained(own_of(sent, x, i), x, round, mine[i : i + 1], True)[0] for i in range(len(mine))]
-            each.append(jax.tree.map(lambda *a: np.concatenate(a) if np.ndim(a[0]) else np.sum(a), *own))
-        found: Total = jax.tree.map(lambda *a: np.stack(a), *each)
-        return found
+            outputs = weights_of(sent, x)
+            count = len(next(iter(outputs.values())))
+            models = [{name: a[j] for name, a in outputs.items()} for j in range(count)]
+            found.append([[self.loss(model, x, max(int(who), 0)) for model in models] for who in mine])
+        return np.array(found, np.float32)
+
+    def loss(self, model: dict[str, np.ndarray], x: int, who: int) -> float:
+        """Return the loss of a model on the training examples of a client."""
+        sums = self.client(who).evaluate(self.broadcast(self.algorithms[x], model, x, 0, who), "train")
+        return mean_metric(sums, "loss", self.data.called(who))
 
     def judge(
         self, _: Mapping[str, np.ndarray], part: str, clients: Int[np.ndarray, " c"], sent: Sent
@@ -226,10 +263,10 @@ class NativeStation:
 
     def broadcast(self, algorithm: Method, weights: dict[str, np.ndarray], x: int, round: int, who: int) -> Broadcast:
         """What a client is sent in a round."""
-        local = algorithm.local
+        batches = algorithm.local.batches
         key = np.asarray(words(client_key(jnp.uint32(self.seeds[x]), jnp.int32(round), jnp.int32(who)))).tolist()
-        rate = float(local.rate(jnp.int32(round)))
-        return Broadcast(weights, round, rate, int(local.epochs), local.batch_size, (key[0], key[1]))
+        rate = float(batches.rate(jnp.int32(round)))
+        return Broadcast(weights, round, rate, int(batches.epochs), batches.batch_size, (key[0], key[1]))
 
 
 def weights_of(sent: Mapping[str, np.ndarray], x: int) -> dict[str, np.ndarray]:
@@ -259,10 +296,9 @@ def _alone(algorithm: Method, update: dict[str, np.ndarray], n: int) -> tuple[np
     """The weight of the reply of a client with n examples, where it depends on nothing else, and the reply as it enters
     the sum.
     """
-    assert isinstance(algorithm, Algorithm)
     heard, counts = algorithm.combiner.heard(Variables(update, {}))
     reply = Replies(jnp.full(1, n, jnp.float32), counts[None], {})
-    weight = np.float32(algorithm.weighting.weigh(reply)[0]) if counts else np.float32(0)
+    weight = np.float32(algorithm.routing.weigh(reply)[0]) if counts else np.float32(0)
     return weight, {name: np.asarray(change) for name, change in heard.params.items()}
 
 
@@ -274,7 +310,7 @@ def checked(answer: Any, weights: dict[str, np.ndarray], who: str, algorithm: Me
     """A client's weights, if they are those it was sent, in name and shape, and finite, where nothing else is made of
     those that are not.
     """
-    trusting = not isinstance(algorithm, Algorithm) or algorithm.combiner.trusting
+    trusting = algorithm.combiner.trusting
     found: dict[str, np.ndarray] = {name: np.asarray(a) for name, a in answer.weights.items()}
     for name, sent in weights.items():
         mine = found.get(name)

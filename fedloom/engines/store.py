@@ -31,7 +31,7 @@ class View:
     index: Int[Array | np.ndarray, " examples"]
     start: Int[Array | np.ndarray, " clients"]
     size: Int[Array | np.ndarray, " clients"]
-    room: int = static(0)
+    room: int = static(default=0)
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 
-from fedloom.algorithms import Algorithm, Method
+from fedloom.algorithms.method import Method
 from fedloom.engines.axes import over
 from fedloom.engines.store import View
-from fedloom.local.sgd import ROUND, Sgd
+from fedloom.local.batches import ROW_MULTIPLE
 from fedloom.tasks.task import Batch, Task, Variables
 
 if TYPE_CHECKING:
@@ -32,12 +31,10 @@ def takes_one_step(task: Task, algorithm: Method, example: Batch) -> bool:
     """Whether a round is one step of plain SGD from the same weights, of a model that has no state and draws nothing at
     random, and whose updates are added up as they come.
     """
-    local = algorithm.local
-    if type(local) is not Sgd or not isinstance(algorithm, Algorithm):
-        return False
-    once = local.batch_size is None and local.period is None and int(local.epochs) == 1
-    summed = not algorithm.stacked and not algorithm.apart and algorithm.combiner.trusting
-    return once and summed and local.optimizer is optax.sgd and not _has_state_or_chance(task, example)
+    summed = not algorithm.keeps_updates and algorithm.combiner.trusting
+    one_model = not algorithm.routing.has_several_outputs
+    single = algorithm.local.is_single_gradient and summed and one_model
+    return single and not _has_state_or_chance(task, example)
 
 
 def _has_state_or_chance(task: Task, example: Batch) -> bool:
@@ -59,7 +56,7 @@ def piece_length(sizes: np.ndarray, m: int, most: float) -> int:
     """
     whole, usual = int(sizes.max()) * m, float(sizes.mean()) * m
     if whole > (1 + 0.5 / PIECES) * usual:
-        rows = int(np.ceil(usual / PIECES / ROUND)) * ROUND
+        rows = int(np.ceil(usual / PIECES / ROW_MULTIPLE)) * ROW_MULTIPLE
         return max(1, min(rows, whole, int(most)))
     return -(-whole // -(-whole // max(1, min(whole, int(most)))))
 

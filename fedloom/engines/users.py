@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Method
+from fedloom.algorithms.method import Method
 from fedloom.engines.plan import Plan
 from fedloom.engines.store import View
 from fedloom.tasks.task import Task, Variables

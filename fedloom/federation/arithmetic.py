@@ -13,18 +13,19 @@ import numpy as np
 import optax
 
 import fedloom.engines.devices as machine
-from fedloom.algorithms import Algorithm, Method, ServerState
+from fedloom.algorithms.method import Method, RoundState
 from fedloom.combine.replies import Replies
 from fedloom.combine.weighting import with_directions
 from fedloom.engines.lanes import Total, add_up
 from fedloom.engines.plan import Plan
-from fedloom.engines.program import Round
-from fedloom.engines.schedule import COHORT, INIT, stream
+from fedloom.engines.round import Round
+from fedloom.engines.schedule import INIT, stream
 from fedloom.engines.store import View
 from fedloom.errors import require
 from fedloom.federation.schema import Schema
 from fedloom.local import Sent
-from fedloom.shuffle import shuffle, words
+from fedloom.round.close import divide, step
+from fedloom.selection import preference
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import flatten, member, names, stack, unflatten
 
@@ -55,28 +56,28 @@ class Arithmetic:
     """A server's part of an algorithm; build it with :func:`arithmetic`."""
 
     task: Task
-    algorithm: Algorithm
+    algorithm: Method
     seed: int
 
     @cached_property
-    def first(self) -> ServerState:
+    def first(self) -> RoundState:
         """The state before the first round; participants keep what they keep themselves."""
-        return replace(jax.jit(self._begun)(np.uint32(self.seed)), kept=None)
+        return replace(jax.jit(self._begun)(np.uint32(self.seed)), clients=None)
 
-    def _begun(self, seed: Array) -> ServerState:
+    def _begun(self, seed: Array) -> RoundState:
         return self.algorithm.init(self.task.init(stream(seed, INIT)), 1)
 
     @cached_property
-    def like(self) -> ServerState:
+    def like(self) -> RoundState:
         """A state, in shapes."""
-        shapes: ServerState = jax.eval_shape(lambda: replace(self._begun(jnp.uint32(0)), kept=None))
+        shapes: RoundState = jax.eval_shape(lambda: replace(self._begun(jnp.uint32(0)), clients=None))
         return shapes
 
     @cached_property
     def hidden(self) -> frozenset[str]:
         """What of a model never leaves a participant, by name."""
         shapes = self.like.variables
-        private = jax.eval_shape(self.algorithm.local.hides, shapes)
+        private = jax.eval_shape(self.algorithm.local.private_leaves, shapes)
         return frozenset(private)
 
     @cached_property
@@ -92,7 +93,7 @@ class Arithmetic:
     @cached_property
     def update_schema(self) -> Schema:
         """What they send back."""
-        reply = {"update": self.like.variables, "aside": self.like.aside}
+        reply = {"update": self.like.variables, "aside": self.like.broadcast}
         return Schema.of(self.shown(shapes(reply), "update."))
 
     def shown(self, arrays: Mapping[str, Any], lead: str) -> dict[str, Any]:
@@ -100,26 +101,31 @@ class Arithmetic:
         private = {f"{lead}{name}" for name in self.hidden}
         return {name: a for name, a in arrays.items() if name not in private}
 
-    def sent(self, state: ServerState) -> dict[str, np.ndarray]:
+    def sent(self, state: RoundState) -> dict[str, np.ndarray]:
         """What participants are sent."""
         return self.shown(flatten(state.sent), "variables.")
 
-    def state(self, arrays: dict[str, np.ndarray]) -> ServerState:
+    def state(self, arrays: dict[str, np.ndarray]) -> RoundState:
         """A state from its file."""
         return unflatten(self.like, arrays)
 
-    def preference(self, round: int, participants: int) -> list[int]:
-        """All participants' numbers in the order in which a round would have them: the simulation's cohort first."""
-        room = 1 << (participants - 1).bit_length()  # few different lengths are compiled, however many come
-        order = _shuffled(room, np.uint32(self.seed), np.int32(round), np.int32(participants))
-        numbers: list[int] = np.asarray(order)[:participants].tolist()
+    def preference(self, round: int, examples: Sequence[int]) -> list[int]:
+        """Return all participants' numbers in the order in which a round prefers them: the simulation's cohort first.
+
+        Args:
+            round: the number of the round.
+            examples: the number of training examples of each participant, in the order of their numbers.
+        """
+        algorithm, sizes = self.algorithm, np.array(examples, np.int64)
+        order = preference(algorithm.selection, self.seed, round, sizes, algorithm.cohort(len(sizes)))
+        numbers: list[int] = order.tolist()
         return numbers
 
     def ordered(self, given: Sequence[Contribution]) -> list[int]:
         """The places of contributions in the order in which the simulation adds them up: the longest work first."""
         sizes = np.array([one.examples for one in given], np.int32)
-        local = self.algorithm.local
-        steps = np.asarray(local.steps(sizes, local.rows(sizes)))
+        batches = self.algorithm.local.batches
+        steps = np.asarray(batches.steps(sizes, batches.rows(sizes)))
         return [int(i) for i in np.argsort(-steps, kind="stable")]
 
     def norm(self, update: Mapping[str, np.ndarray]) -> float:
@@ -129,11 +135,11 @@ class Arithmetic:
 
     def step(
         self,
-        state: ServerState,
+        state: RoundState,
         given: Sequence[Contribution],
         updates: Updates,
         everyone: int,
-    ) -> tuple[ServerState, float, bool]:
+    ) -> tuple[RoundState, float, bool]:
         """Return the state after a round, ‖mean update‖, and whether any update had a positive weight.
 
         Args:
@@ -142,37 +148,37 @@ class Arithmetic:
             updates: the updates, in the same order.
             everyone: K, the number of participants.
         """
-        total = (self._kept if self.algorithm.stacked else self._added)(state, given, updates)
+        total = (self._kept if self.algorithm.keeps_updates else self._added)(state, given, updates)
         mean, aside, norm, counted = _mean(total)
         ahead = _apply(self._stacked, state, mean, aside, np.float32(everyone), counted)
         return ahead, float(norm[0]), bool(counted[0])
 
-    def skipped(self, state: ServerState) -> ServerState:
+    def skipped(self, state: RoundState) -> RoundState:
         """Return the state after a void round: only the number of the round is another."""
         return replace(state, round=state.round + 1)
 
     @cached_property
-    def _stacked(self) -> Algorithm:
+    def _stacked(self) -> Method:
         return stack([self.algorithm])
 
-    def _reply(self, state: ServerState, update: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
+    def _reply(self, state: RoundState, update: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
         """An update as trees, nothing where it is hidden."""
-        like = {"update": state.variables, "aside": state.aside}
+        like = {"update": state.variables, "aside": state.broadcast}
         given = {name: update[name] if name in update else np.zeros(a.shape, a.dtype)
                  for name, a in zip(names(like), jax.tree.leaves(like), strict=True)}  # fmt: skip
         return unflatten(like, given)
 
-    def _added(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
+    def _added(self, state: RoundState, given: Sequence[Contribution], updates: Updates) -> Total:
         """Σ weight · update, one after the other."""
         zeros = jax.tree.map(
-            lambda a: jnp.zeros((1, *a.shape), a.dtype), {"update": state.variables, "aside": state.aside}
+            lambda a: jnp.zeros((1, *a.shape), a.dtype), {"update": state.variables, "aside": state.broadcast}
         )
         total = Total(zeros["update"], jnp.zeros(1), zeros["aside"], jnp.zeros(1), jnp.zeros(1))
         for one, update in zip(given, updates, strict=True):
             total = _more(self.algorithm, total, self._reply(state, update), np.float32(one.examples))
         return total
 
-    def _kept(self, state: ServerState, given: Sequence[Contribution], updates: Updates) -> Total:
+    def _kept(self, state: RoundState, given: Sequence[Contribution], updates: Updates) -> Total:
         """The same where weights depend on each other: all updates are there at once."""
         replies = [self._reply(state, update) for update in updates]
         every = jax.tree.map(lambda *a: jnp.stack(a)[None], *replies)
@@ -195,8 +201,8 @@ def arithmetic(task: Task, algorithm: Method, seed: int) -> Arithmetic:
     need = (
         "one with a server and one model for all, or layers of one (not personalised, dpa-sgd, ifca, multi-task, local)"
     )
-    require(isinstance(algorithm, Algorithm) and algorithm.has_server, "algorithm", need, type(algorithm).__name__)
-    assert isinstance(algorithm, Algorithm)
+    routing = algorithm.routing
+    require(routing.has_server and not routing.has_several_outputs, "algorithm", need, type(routing).__name__)
     require(0 <= seed < 2**32, "seed", "between 0 and 4294967295", seed)
     machine.devices()
     return Arithmetic(task, with_directions(algorithm, task.directions), seed)
@@ -208,10 +214,10 @@ def shapes(tree: PyTree) -> dict[str, Any]:
 
 
 @partial(jax.jit, donate_argnames="total")
-def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples: Array) -> Total:
+def _more(algorithm: Method, total: Total, reply: dict[str, PyTree], examples: Array) -> Total:
     """A sum with one update more; the same operation as in :mod:`fedloom.engines.lanes`, so that bits agree."""
     update, counts = algorithm.combiner.heard(reply["update"])
-    weight = jnp.where(counts, algorithm.weighting.weigh(Replies(examples[None], counts[None], {})), 0)[None]
+    weight = jnp.where(counts, algorithm.routing.weigh(Replies(examples[None], counts[None], {})), 0)[None]
     lead = lambda tree: jax.tree.map(lambda a: a[None, None], tree)  # noqa: E731
     return replace(
         total,
@@ -222,13 +228,11 @@ def _more(algorithm: Algorithm, total: Total, reply: dict[str, PyTree], examples
 
 
 @partial(jax.jit, static_argnames="plan")
-def _weighed(
-    plan: Plan, algorithm: Algorithm, held: Total, read: dict[str, Array], round: Array, sizes: Array
-) -> Total:
+def _weighed(plan: Plan, algorithm: Method, held: Total, read: dict[str, Array], round: Array, sizes: Array) -> Total:
     view = View({}, jnp.zeros(1, jnp.int32), jnp.zeros_like(sizes), sizes)
     clients = jnp.arange(len(sizes), dtype=jnp.int32)[None]
     never: Any = None  # of the round's parts only its weighing is used, which reads no examples
-    return Round(never, plan, algorithm, view, {}, never).weighed(held, read, round, clients)
+    return Round(never, plan, len(sizes), algorithm, view, {}, {}, never).weighed(held, read, round, clients, None)
 
 
 @partial(jax.jit, donate_argnames="total")
@@ -237,27 +241,19 @@ def _mean(total: Total) -> tuple[Variables, PyTree, Array, Array]:
 
     The step that follows is another program, or the compiler would round both together.
     """
-    somebody = jnp.where(total.weight > 0, total.weight, 1)
-    mean = jax.tree.map(lambda a: jax.vmap(jnp.divide)(a, somebody), total.update)
+    mean = jax.vmap(divide)(total.update, total.weight)
     return mean, total.aside, jax.vmap(optax.tree.norm)(mean.params), total.weight > 0
-
-
-@partial(jax.jit, static_argnames="room")
-def _shuffled(room: int, seed: Array, round: Array, participants: Array) -> Array:
-    """The same as :func:`fedloom.engines.schedule.cohorts`, for all participants, in their places."""
-    places = jnp.minimum(jnp.arange(room, dtype=jnp.int32), participants - 1)
-    return shuffle(places, participants, words(stream(seed, COHORT, round)))
 
 
 @partial(jax.jit, donate_argnames=("mean", "aside"))
 def _apply(
-    algorithm: Algorithm, state: ServerState, mean: Variables, aside: PyTree, everyone: Array, counted: Array
-) -> ServerState:
+    algorithm: Method, state: RoundState, mean: Variables, aside: PyTree, everyone: Array, counted: Array
+) -> RoundState:
     """Return the state after a mean update, by the operation of :mod:`fedloom.engines.program` for one experiment."""
-    after = lambda a, s, u, told, counted: a.apply(s, u, told, everyone, counted)  # noqa: E731
-    one = jax.tree.map(lambda a: jnp.asarray(a)[None], state)
-    done: ServerState = jax.vmap(after)(algorithm, one, mean, aside, counted)
-    return member(done, 0)
+    take = lambda a, output, update, sums, counted: step(a.server, output, update, sums, everyone, counted)  # noqa: E731
+    output = jax.tree.map(lambda a: jnp.asarray(a)[None], (state.variables, state.optimizer, state.broadcast))
+    variables, optimizer, broadcast = member(jax.vmap(take)(algorithm, output, mean, aside, counted), 0)
+    return replace(state, variables=variables, optimizer=optimizer, broadcast=broadcast, round=state.round + 1)
 
 
 def told(like: Sent, arrays: Mapping[str, np.ndarray], first: Variables) -> Sent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedloom.algorithms import ServerState
+from fedloom.algorithms import RoundState
 from fedloom.federation.arithmetic import Arithmetic, Contribution
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
@@ -31,7 +31,7 @@ class Done:
         void: why the round is void, if it is.
     """
 
-    state: ServerState
+    state: RoundState
     closed: Closed
     counted: tuple[str, ...]
     void: str | None = None
@@ -44,7 +44,7 @@ Job = Callable[[], Done]
 def close(
     course: Course,
     disk: Disk,
-    state: ServerState,
+    state: RoundState,
     opened: Opened,
     received: Sequence[Received],
     numbers: Mapping[str, int],
@@ -103,11 +103,11 @@ def cost(arithmetic: Arithmetic, chosen: Sequence[Received], sent: int, norm: fl
         norm: of the mean update.
     """
     examples = np.array([update.examples for update in chosen], np.int32)
-    steps = int(np.sum(np.asarray(arithmetic.algorithm.local.taken(examples))))
+    steps = int(np.sum(np.asarray(arithmetic.algorithm.local.gradient_count(examples))))
     return Cost(1, steps, sum(update.size for update in chosen), sent, norm)
 
 
-def kept(disk: Disk, arithmetic: Arithmetic, state: ServerState) -> tuple[str, str]:
+def kept(disk: Disk, arithmetic: Arithmetic, state: RoundState) -> tuple[str, str]:
     """Write a state and what participants are sent of it; the files' names."""
     return (
         written(disk, arithmetic.state_schema, flatten(state)),

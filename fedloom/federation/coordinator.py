@@ -343,7 +343,7 @@ class Coordinator:
         if len(ready) < self.rules.asked(m) and any(now < moment for moment in self.roll.back_by()):
             return
         by_number = {member.number: name for name, member in self.members.items()}
-        order = self.arithmetic.preference(self.round, len(self.members))
+        order = self.arithmetic.preference(self.round, self.roll.sizes())
         cohort = [by_number[number] for number in order if by_number[number] in ready][: self.rules.asked(m)]
         opened = Opened(self.round, self.journal.attempts(self.round), tuple(cohort), now)
         self.journal.open(opened)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedloom.algorithms import Method, ServerState
+from fedloom.algorithms import Method, RoundState
 from fedloom.data.federated import FederatedData
 from fedloom.direction import metric_of, require_direction
 from fedloom.engines.evaluate import judge
@@ -28,7 +28,7 @@ from fedloom.trees import flatten
 CLIENTS, OWN_MODELS = "clients_", "own_clients_"
 """What the columns begin with that the round's participants measured on their own examples: of the shared model, and,
 where each participant has a model of its own (Ditto, FedPer, FedRep, FedBN), of that."""
-Evaluate = Callable[[ServerState], Mapping[str, float]]
+Evaluate = Callable[[RoundState], Mapping[str, float]]
 """A state → what is measured of its model, by name."""
 
 
@@ -57,7 +57,7 @@ class Course:
     @property
     def prefix(self) -> str:
         """What the columns begin with that participants measured."""
-        return OWN_MODELS if self.arithmetic.algorithm.personal else CLIENTS
+        return OWN_MODELS if self.arithmetic.algorithm.is_personal else CLIENTS
 
 
 def course(
@@ -81,7 +81,7 @@ def course(
     if task.client is not None:
         Spreading(1, 1).check(mine.algorithm, native=True, observed=False)
     judged = data is not None and "test" in data.splits and mine.algorithm.has_shared_model
-    prefix = OWN_MODELS if mine.algorithm.personal else CLIENTS
+    prefix = OWN_MODELS if mine.algorithm.is_personal else CLIENTS
     if stop.watches and not (stop.monitor or "").startswith(prefix):
         missing = f"with test examples, which target and patience look at (or monitor {prefix}accuracy)"
         require(judged, "data", missing, None if data is None else data.name)
@@ -120,7 +120,7 @@ def evaluation(mine: Arithmetic, data: FederatedData) -> Evaluate:
         return native(mine, data)
     judging = judge(task, mine.plan, store(data, mine.plan.mesh, None))
 
-    def evaluate(state: ServerState) -> dict[str, float]:
+    def evaluate(state: RoundState) -> dict[str, float]:
         found = judging.evaluate(jax.tree.map(lambda a: a[None], state.variables), "test")
         return {f"test_{name}": float(value[0]) for name, value in found.items()}
 
@@ -132,7 +132,7 @@ def native(mine: Arithmetic, data: FederatedData) -> Evaluate:
     station = NativeStation(data, mine.task, [mine.algorithm], [mine.seed])
     rows = np.asarray(data.examples("test"))
 
-    def evaluate(state: ServerState) -> dict[str, float]:
+    def evaluate(state: RoundState) -> dict[str, float]:
         sent = {name: a[None] for name, a in flatten(state.sent).items()}
         assert mine.task.client is not None
         told = station.broadcast(mine.algorithm, weights_of(sent, 0), 0, 0, 0)

@@ -89,6 +89,16 @@ class Roll:
         """Who can be asked."""
         return {name for name, there in self.present.items() if there.ready}
 
+    def sizes(self) -> list[int]:
+        """Return the number of examples that each participant says it has, in the order of their numbers.
+
+        It is 0 for a participant that is away, and at most what the rules believe.
+        """
+        sizes = [0] * len(self.members)
+        for name, there in self.present.items():
+            sizes[self.members[name].number] = min(there.examples, self.rules.examples)
+        return sizes
+
     @property
     def fit(self) -> int:
         """How many have come, and not said that they take no part."""

@@ -109,7 +109,7 @@ class LocalTrainer:
         mine, station = self.ready.arithmetic, self.station
         first = mine.first.variables
         sent = told(mine.like.sent, model, first)
-        begun = mine.algorithm.local.keeps(first)
+        begun = mine.algorithm.local.client_state(first)
         own = unflatten(begun, dict(kept)) if kept else begun
         before = jax.tree.map(lambda a: jnp.asarray(a)[None, None], own) if begun else None
         arrays = {name: a[None] for name, a in flatten(sent).items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from fedloom.algorithms import ServerState
+from fedloom.algorithms import RoundState
 from fedloom.federation.arithmetic import Arithmetic
 from fedloom.federation.journal import Void
 from fedloom.federation.schema import Unfit
@@ -17,7 +17,7 @@ NAMED = 10  # participants that the reason for the end of a run names at most
 
 
 def flaw(
-    arithmetic: Arithmetic, ahead: ServerState, norm: float, counted: bool, measured: Mapping[str, float]
+    arithmetic: Arithmetic, ahead: RoundState, norm: float, counted: bool, measured: Mapping[str, float]
 ) -> str | None:
     """Return why a round is void, or ``None`` if its model can be used.
 

@@ -1,25 +1,37 @@
-"""Local work: what a client does with the model it was sent."""
+"""Local work: what a client does with the model it receives."""
 
+from fedloom.local.batches import Batches, StepPosition
+from fedloom.local.client import Client
 from fedloom.local.ditto import Ditto, ditto
-from fedloom.local.local import Around, Local, Step, Turn, Work
-from fedloom.local.messages import Reply, Sent
+from fedloom.local.message import Message, Reply, Sent
+from fedloom.local.penalty import LinearPenalty, Penalty, ProximalPenalty, QuadraticPenalty
 from fedloom.local.private import Private, private
+from fedloom.local.protocol import Local
 from fedloom.local.proximal import Proximal, proximal
 from fedloom.local.scaffold import Scaffold, scaffold
 from fedloom.local.sgd import Sgd, given, sgd
+from fedloom.local.work import StepBatch, Work
+from fedloom.local.wrapper import LocalWrapper
 
 __all__ = [
-    "Around",
+    "Batches",
+    "Client",
     "Ditto",
+    "LinearPenalty",
     "Local",
+    "LocalWrapper",
+    "Message",
+    "Penalty",
     "Private",
     "Proximal",
+    "ProximalPenalty",
+    "QuadraticPenalty",
     "Reply",
     "Scaffold",
     "Sent",
     "Sgd",
-    "Step",
-    "Turn",
+    "StepBatch",
+    "StepPosition",
     "Work",
     "ditto",
     "given",

@@ -1,4 +1,4 @@
-"""Ditto: a model of one's own beside the shared one, pulled towards it (Li et al. 2021)."""
+"""Ditto: each client has a model of its own beside the shared one, pulled towards it (Li et al. 2021)."""
 
 from __future__ import annotations
 
@@ -6,93 +6,96 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from fedloom.errors import require
-from fedloom.local.local import Around, Local, Step, Toward, Work
-from fedloom.local.messages import Reply, Sent
+from fedloom.local.client import Client
+from fedloom.local.message import Reply, Sent
+from fedloom.local.penalty import ProximalPenalty
+from fedloom.local.protocol import Local
+from fedloom.local.work import StepBatch, Work
+from fedloom.local.wrapper import LocalWrapper
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import record
 
 if TYPE_CHECKING:
-    import numpy as np
-    from jaxtyping import Array, Int
-
-    from fedloom.local.local import Kept, Scalar
+    from fedloom.local.client import Scalar
+    from fedloom.local.message import ClientState
 
 OWN = "own"
 
 
 @record
-class Ditto(Around):
-    """While a client trains the shared model w as the others do, it trains its own, v_k, on the same batches:
+class Ditto(LocalWrapper):
+    """Train the shared model w as other work does, and on the same batches the client's own model v_k:
 
-        v_k ← v_k - η (∇ℓ(v_k) + μ (v_k - w_t)),       w_t the model that was sent
+        each step:  v_k ← v_k - η (∇ℓ(v_k) + μ (v_k - w_t)),       w_t the model that was sent
 
-    It uses v_k and sends back what it learned of w. Build it with :func:`ditto`.
+    The client uses v_k and sends the update of w. Build it with :func:`ditto`.
     """
 
     inner: Local
     mu: Scalar
+    is_personal = True
+    has_penalties = True
+    idle_step_is_noop = False
 
     @property
-    def personal(self) -> bool:
-        """Every client uses its own model."""
-        return True
+    def gradients_per_step(self) -> int:
+        """Twice the inner number: for the shared model and for the client's own."""
+        return 2 * self.inner.gradients_per_step
 
-    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
-        """Those of the shared model, and as many of its own."""
-        return 2 * self.inner.taken(n)
+    @property
+    def applies_penalties(self) -> bool:
+        """True if the inner step adds the gradients of penalties."""
+        return self.inner.applies_penalties
 
-    def still(self, work: Work) -> bool:  # noqa: ARG002
-        """No: the pull moves it."""
-        return False
+    def client_state(self, variables: Variables) -> ClientState:
+        """Return the inner state and v_k, at first the shared model."""
+        return {**self.inner.client_state(variables), OWN: variables}
 
-    def keeps(self, variables: Variables) -> Kept:
-        """Its own model, at first the one that everybody begins with."""
-        return {**self.inner.keeps(variables), OWN: variables}
-
-    def model(self, variables: Variables, kept: Kept) -> Variables:  # noqa: ARG002
-        """Its own."""
-        own: Variables = kept[OWN]
+    def model(self, variables: Variables, state: ClientState) -> Variables:  # noqa: ARG002
+        """Return v_k."""
+        own: Variables = state[OWN]
         return own
 
-    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
-        """The inner work, and the same on its own model, pulled."""
-        own = self.inner.start(replace(sent, variables=kept[OWN]), kept, lr, accumulates)
-        pull = Toward(self.mu, sent.variables.params)
-        beside = replace(own, pulls=(*own.pulls, pull))
-        return replace(self.inner.start(sent, kept, lr, accumulates), beside=beside)
+    def begin(self, sent: Sent, state: ClientState, client: Client) -> Work:
+        """Return the inner work on w; its companion is the inner work on v_k with the penalty."""
+        own = self.inner.begin(replace(sent, variables=state[OWN]), state, client)
+        penalty = ProximalPenalty(self.mu, sent.variables.params)
+        companion = replace(own, penalties=(*own.penalties, penalty))
+        return replace(self.inner.begin(sent, state, client), companion=companion)
 
-    def step(self, task: Task, work: Work, given: Step) -> Work:
-        """One step of both."""
-        assert work.beside is not None
-        beside = self.inner.step(task, work.beside, given)
-        return replace(self.inner.step(task, work, given), beside=beside)
+    def step(self, task: Task, work: Work, batch: StepBatch, client: Client) -> Work:
+        """Return the work after a step of both models."""
+        assert work.companion is not None
+        companion = self.inner.step(task, work.companion, batch, client)
+        return replace(self.inner.step(task, work, batch, client), companion=companion)
 
-    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
-        """The inner reply, and its own model."""
-        assert work.beside is not None
-        reply, rest = self.inner.finish(work, sent, kept, n, lr)
-        return reply, {**rest, OWN: work.beside.variables}
+    def end(self, work: Work, sent: Sent, state: ClientState, client: Client) -> Reply:
+        """Return the inner reply, and the new v_k."""
+        assert work.companion is not None
+        reply = self.inner.end(work, sent, state, client)
+        return replace(reply, state={**reply.state, OWN: work.companion.variables})
 
     def checked(self) -> Self:
-        """The same, if μ can be used."""
+        """Return the same work; raise an :class:`ArgumentError` if μ or the inner work cannot be used."""
         require(bool(self.mu >= 0), "mu", "at least 0", self.mu)
-        outside = "work without scaffold, which goes around ditto and not inside it"
-        require(not self.inner.corrected, "local", outside, self.inner.describe().get("work"))
-        outside = "work without layers or a model of one's own, which go around ditto and not inside it"
-        require(not self.inner.personal, "local", outside, self.inner.describe().get("work"))
+        work = self.inner.describe().get("work")
+        need = "work without scaffold, which goes around ditto and not inside it"
+        require(not self.inner.is_corrected, "local", need, work)
+        need = "work without layers or a model of one's own, which go around ditto and not inside it"
+        require(not self.inner.is_personal, "local", need, work)
         return super().checked()
 
-    def called(self) -> str:
-        """Its name and μ."""
+    def label(self) -> str:
+        """Return the name and μ."""
         return f"ditto({float(self.mu):g})"
 
 
 def ditto(mu: float, local: Local) -> Ditto:
-    """A model of one's own beside the shared one.
+    """Train a model of the client's own beside the shared one.
 
     Arguments:
-        mu: how strongly it is pulled towards the shared model; 0 is local training alone.
-        local: how both are trained.
+        mu: the strength of the pull towards the shared model; 0 is local training alone.
+        local: the training of both.
 
     >>> from fedloom.local import sgd
     >>> ditto(-1, sgd())

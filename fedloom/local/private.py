@@ -7,123 +7,126 @@ normalise, with their statistics: FedBN (Li et al. 2021).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedloom.errors import ArgumentError, require
-from fedloom.local.counting import exact
-from fedloom.local.local import Around, Local, Step, Work
-from fedloom.local.messages import Reply, Sent
+from fedloom.local.batches import Batches
+from fedloom.local.client import Client
+from fedloom.local.message import Reply, Sent
+from fedloom.local.protocol import Local
+from fedloom.local.work import StepBatch, Work, with_params
+from fedloom.local.wrapper import LocalWrapper
 from fedloom.tasks.task import Task, Variables
 from fedloom.trees import is_named, listed, names, record, static
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int
+    from jaxtyping import Array, Int, PyTree
 
-    from fedloom.local.local import Kept, Scalar
+    from fedloom.local.message import ClientState
 
 PRIVATE = "private"
 
 
 @record
-class Private(Around):
-    """A client's model is the shared layers that it was sent with its own private ones. Build it with :func:`private`.
+class Private(LocalWrapper):
+    """Train the shared layers that were sent together with the client's own, private ones.
 
-    With ``first`` epochs for the private layers, they are trained first and alone, then the shared ones alone.
+    With ``head_epochs``, the private layers are trained first and alone, then the shared ones alone. Build it with
+    :func:`private`.
     """
 
     inner: Local
-    first: Int[Array, ""] | int
     layers: tuple[str, ...] = static()
-    alternates: bool = static()
+    head_epochs: Int[Array, ""] | int | None = None
+    is_personal = True
+    has_shared_model = False
 
     @property
-    def passes(self) -> Any:
-        """The inner epochs, and those before them."""
-        return self.inner.passes + self.first
+    def batches(self) -> Batches:
+        """Batches of the inner work, with the epochs of the private layers before them."""
+        if self.head_epochs is None:
+            return self.inner.batches
+        return replace(self.inner.batches, head_epochs=self.head_epochs)
 
     @property
-    def personal(self) -> bool:
-        """Every client uses its own layers."""
-        return True
+    def idle_step_is_noop(self) -> bool:
+        """True if that holds for the inner work."""
+        return self.inner.idle_step_is_noop
 
     @property
-    def has_shared_model(self) -> bool:
-        """False: the server's model lacks the clients' own layers."""
-        return False
+    def applies_penalties(self) -> bool:
+        """True if the inner step adds the gradients of penalties."""
+        return self.inner.applies_penalties
 
-    def steps(self, n: Int[Array | np.ndarray, "*shape"], rows: int) -> Int[Array | np.ndarray, "*shape"]:
-        """Return the number of inner steps, and of those in the epochs before them."""
-        return self.inner.steps(n, rows) + self.first * -(-exact(n) // rows)
+    @property
+    def has_default_step(self) -> bool:
+        """True if all layers are trained together, by such a step."""
+        return self.head_epochs is None and self.inner.has_default_step
 
-    def taken(self, n: Int[Array | np.ndarray, "*shape"]) -> Int[Array | np.ndarray, "*shape"]:
-        """Return the number of inner steps, and of those in the epochs before them."""
-        epoch = exact(n > 0) if self.batch_size is None else -(-exact(n) // self.batch_size)
-        return self.inner.taken(n) + self.first * epoch
+    def client_state(self, variables: Variables) -> ClientState:
+        """Return the inner state and the private layers, at first those of the shared model."""
+        return {**self.inner.client_state(variables), PRIVATE: self.private_leaves(variables)}
 
-    def own(self, name: str) -> bool:
-        """Whether what has this dotted name is private."""
+    def private_leaves(self, variables: Variables) -> dict[str, Array]:
+        """Return the private arrays of a model, by name, with those of the inner work."""
+        return {**self.inner.private_leaves(variables), **self._leaves(variables)}
+
+    def model(self, variables: Variables, state: ClientState) -> Variables:
+        """Return the inner work's model with the client's own layers."""
+        return self.inner.model(completed(variables, state), state)
+
+    def begin(self, sent: Sent, state: ClientState, client: Client) -> Work:
+        """Return the inner work on the completed model."""
+        return self.inner.begin(self._completed(sent, state), state, client)
+
+    def step(self, task: Task, work: Work, batch: StepBatch, client: Client) -> Work:
+        """Return the work after a step of all layers, or only of the private or the shared ones if they take turns."""
+        after = self.inner.step(task, work, batch, client)
+        if self.head_epochs is None:
+            return after
+        trains_head = batch.position.epoch < self.head_epochs
+        params = jax.tree.map(
+            lambda name, old, new: jnp.where(trains_head == self._is_private(name), new, old),
+            named(work.variables).params,
+            work.variables.params,
+            after.variables.params,
+        )
+        return with_params(after, params, after.optimizer)
+
+    def end(self, work: Work, sent: Sent, state: ClientState, client: Client) -> Reply:
+        """Return the inner reply with zeros for the private layers, which become the client's state."""
+        reply = self.inner.end(work, self._completed(sent, state), state, client)
+        update = reply.message.mean
+        shared = jax.tree.map(lambda name, a: jnp.zeros_like(a) if self._is_private(name) else a, named(update), update)
+        message = replace(reply.message, mean=shared)
+        return replace(reply, message=message, state={**reply.state, PRIVATE: self.private_leaves(work.variables)})
+
+    def _is_private(self, name: str) -> bool:
         return is_named(name, *self.layers)
 
-    def keeps(self, variables: Variables) -> Kept:
-        """Its private layers, at first those that everybody begins with."""
-        return {**self.inner.keeps(variables), PRIVATE: self.hides(variables)}
+    def _leaves(self, variables: Variables) -> dict[str, Array]:
+        leaves = zip(names(variables), jax.tree.leaves(variables), strict=True)
+        return {name: leaf for name, leaf in leaves if self._is_private(name)}
 
-    def hides(self, variables: Variables) -> dict[str, Array]:
-        """The private numbers of a model, by name; those of the inner work too."""
-        each = zip(names(variables), jax.tree.leaves(variables), strict=True)
-        return {**self.inner.hides(variables), **{name: leaf for name, leaf in each if self.own(name)}}
-
-    def model(self, variables: Variables, kept: Kept) -> Variables:
-        """What it was sent, with its own layers."""
-        return self.inner.model(overlaid(variables, kept), kept)
-
-    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
-        """The inner work on that model."""
-        return self.inner.start(self.completed(sent, kept), kept, lr, accumulates)
-
-    def completed(self, sent: Sent, kept: Kept) -> Sent:
-        """What was sent, with its own layers."""
-        return replace(sent, variables=overlaid(sent.variables, kept))
-
-    def step(self, task: Task, work: Work, given: Step) -> Work:
-        """One step of all layers; or of the private ones alone in the first epochs, then of the shared ones alone."""
-        done = self.inner.step(task, work, given)
-        if not self.alternates:
-            return done
-        before, after = work.variables, done.variables
-        head = given.turn.epoch < self.first
-        moved = jax.tree.map(
-            lambda name, a, b: jnp.where(head == self.own(name), b, a),
-            named(before).params,
-            before.params,
-            after.params,
-        )
-        return replace(done, variables=Variables(moved, after.state))
-
-    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
-        """The inner reply without its own layers, which it keeps."""
-        reply, rest = self.inner.finish(work, self.completed(sent, kept), kept, n, lr)
-        shared = jax.tree.map(
-            lambda name, a: jnp.zeros_like(a) if self.own(name) else a, named(reply.update), reply.update
-        )
-        return replace(reply, update=shared), {**rest, PRIVATE: self.hides(work.variables)}
+    def _completed(self, sent: Sent, state: ClientState) -> Sent:
+        return replace(sent, variables=completed(sent.variables, state))
 
     def checked(self) -> Self:
-        """The same, if its numbers can be used."""
+        """Return the same work; raise an :class:`ArgumentError` if its options cannot be used."""
         require(len(self.layers) > 0, "private", "at least one layer", self.layers)
-        require(bool(self.first >= self.alternates), "head_epochs", "at least 1", self.first)
-        require(bool(self.first < 2**31), "head_epochs", "at most 2,147,483,647", self.first)
-        told = self.inner.describe()
-        outside = "work without scaffold, which goes around private layers and not inside: it would tell of them"
-        require(not self.inner.corrected, "local", outside, told.get("work"))
-        plain = self.inner.plain or not self.alternates
-        require(plain, "optimizer", "sgd where layers take turns, since others remember", told["optimizer"])
-        counts = "left alone where layers take turns, which count epochs"
-        require("period" not in told or not self.alternates, "period", counts, told.get("period"))
+        inner, alternates = self.inner.describe(), self.head_epochs is not None
+        need = "work without scaffold, which goes around private layers and not inside: it would tell of them"
+        require(not self.inner.is_corrected, "local", need, inner.get("work"))
+        if self.head_epochs is not None:
+            require(bool(self.head_epochs >= 1), "head_epochs", "at least 1", self.head_epochs)
+            require(bool(self.head_epochs < 2**31), "head_epochs", "at most 2,147,483,647", self.head_epochs)
+        plain = self.inner.is_plain_sgd or not alternates
+        require(plain, "optimizer", "sgd where layers take turns, since others remember", inner.get("optimizer"))
+        need = "left alone where layers take turns, which count epochs"
+        require("period" not in inner or not alternates, "period", need, inner.get("period"))
         return super().checked()
 
     def check(self, variables: Variables) -> None:
@@ -134,17 +137,18 @@ class Private(Around):
             if not any(is_named(name, layer) for name in every):
                 hint = ", for fedbn one that normalises, such as cnn-bn" if layer == "norm*" else ""
                 raise ArgumentError("private", f"layers that the model has ({', '.join(layers)}){hint}", layer)
-        if all(self.own(name) for name in names(variables) if name.startswith("params.")):
+        if all(self._is_private(name) for name in names(variables) if name.startswith("params.")):
             raise ArgumentError("private", f"some of the model's layers ({', '.join(layers)}), not all", self.layers)
         super().check(variables)
 
-    def called(self) -> str:
-        """Its name, which layers are private, and how long they are trained first."""
-        return f"private({','.join(self.layers)}{f'; {int(self.first)} epochs first' if self.alternates else ''})"
+    def label(self) -> str:
+        """Return the name, the private layers, and the number of epochs in which they are trained first."""
+        first = "" if self.head_epochs is None else f"; {int(self.head_epochs)} epochs first"
+        return f"private({','.join(self.layers)}{first})"
 
 
 def private(layers: str, local: Local, *, head_epochs: int | None = None) -> Private:
-    """Some layers are every client's own.
+    """Make some layers every client's own.
 
     Arguments:
         layers: their names, comma-separated; ``*`` stands for anything: ``output``, ``norm*``.
@@ -153,19 +157,18 @@ def private(layers: str, local: Local, *, head_epochs: int | None = None) -> Pri
             (FedRep); ``None`` trains all of them together (FedPer).
 
     >>> from fedloom.local import sgd
-    >>> private("output", sgd(epochs=2), head_epochs=3).passes
+    >>> private("output", sgd(epochs=2), head_epochs=3).batches.all_epochs
     5
     """
-    chosen = tuple(listed(layers))
-    return Private(local, head_epochs or 0, chosen, head_epochs is not None).checked()
+    return Private(local, tuple(listed(layers)), head_epochs).checked()
 
 
-def overlaid(variables: Variables, kept: Kept) -> Variables:
-    """A model, with the layers that a client keeps."""
-    whole: Variables = jax.tree.map(lambda name, a: kept[PRIVATE].get(name, a), named(variables), variables)
+def completed(variables: Variables, state: ClientState) -> Variables:
+    """Return a model with the layers that are in a client's state."""
+    whole: Variables = jax.tree.map(lambda name, a: state[PRIVATE].get(name, a), named(variables), variables)
     return whole
 
 
-def named(variables: Variables) -> Variables:
-    """The same tree, of names."""
-    return jax.tree.unflatten(jax.tree.structure(variables), names(variables))
+def named(tree: PyTree) -> PyTree:
+    """Return a tree of the same structure, of the dotted names of its leaves."""
+    return jax.tree.unflatten(jax.tree.structure(tree), names(tree))

@@ -9,22 +9,26 @@ import jax
 import jax.numpy as jnp
 
 from fedloom.errors import require
-from fedloom.local.local import Along, Around, Local, Work
-from fedloom.local.messages import Reply, Sent
+from fedloom.local.client import Client
+from fedloom.local.message import Reply, Sent
+from fedloom.local.penalty import LinearPenalty
+from fedloom.local.protocol import Local
+from fedloom.local.work import Work
+from fedloom.local.wrapper import LocalWrapper
 from fedloom.tasks.task import Variables
 from fedloom.trees import record, subtract
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Int, PyTree
+    from jaxtyping import PyTree
 
-    from fedloom.local.local import Kept, Scalar
+    from fedloom.local.message import ClientState
 
 CONTROL = "control"
 
 
 @record
-class Scaffold(Around):
-    """Every client keeps a control c_k, an estimate of its own gradient; c is the mean of all clients' controls.
+class Scaffold(LocalWrapper):
+    """Every client has a control c_k, an estimate of its own gradient; c is the mean of all clients' controls.
 
         each step:   y ← y - η (∇ℓ(y) - c_k + c)
         at the end:  c_k ← c_k - c + (x - y) / (S·η)       S steps from x to y (option II of the paper)
@@ -34,47 +38,54 @@ class Scaffold(Around):
     """
 
     inner: Local
+    is_corrected = True
+    has_penalties = True
 
-    @property
-    def corrected(self) -> bool:
-        """Yes."""
-        return True
+    def client_state(self, variables: Variables) -> ClientState:
+        """Return the inner state and c_k = 0."""
+        return {**self.inner.client_state(variables), CONTROL: zeros(variables.params)}
 
-    def keeps(self, variables: Variables) -> Kept:
-        """Its control, zero at first."""
-        return {**self.inner.keeps(variables), CONTROL: zeros(variables.params)}
+    def broadcast(self, variables: Variables) -> dict[str, PyTree]:
+        """Return the inner broadcast and c = 0."""
+        return {**self.inner.broadcast(variables), CONTROL: zeros(variables.params)}
 
-    def tells(self, variables: Variables) -> dict[str, PyTree]:
-        """The mean control."""
-        return {**self.inner.tells(variables), CONTROL: zeros(variables.params)}
+    def begin(self, sent: Sent, state: ClientState, client: Client) -> Work:
+        """Return the inner work with c - c_k added to every gradient."""
+        work = self.inner.begin(sent, state, client)
+        correction = LinearPenalty(subtract(sent.broadcast[CONTROL], state[CONTROL]))
+        return replace(work, penalties=(*work.penalties, correction))
 
-    def start(self, sent: Sent, kept: Kept, lr: Scalar, accumulates: bool) -> Work:
-        """The inner work, along c - c_k."""
-        work = self.inner.start(sent, kept, lr, accumulates)
-        return replace(work, pulls=(*work.pulls, Along(subtract(sent.aside[CONTROL], kept[CONTROL]))))
-
-    def finish(self, work: Work, sent: Sent, kept: Kept, n: Int[Array, ""], lr: Scalar) -> tuple[Reply, Kept]:
-        """The inner reply with the change of its control, and the control. Who has no examples changes nothing."""
-        reply, rest = self.inner.finish(work, sent, kept, n, lr)
-        way = lr * jnp.maximum(self.moves(n), 1)
-        change = jax.tree.map(lambda c, u: jnp.where(n > 0, -c - u / way, 0), sent.aside[CONTROL], reply.update.params)
-        control = jax.tree.map(jnp.add, kept[CONTROL], change)
-        return replace(reply, aside={**reply.aside, CONTROL: change}), {**rest, CONTROL: control}
+    def end(self, work: Work, sent: Sent, state: ClientState, client: Client) -> Reply:
+        """Return the inner reply with Δc_k, and the new c_k. A client without examples changes nothing."""
+        reply = self.inner.end(work, sent, state, client)
+        length = client.lr * jnp.maximum(client.steps, 1)  # S·η
+        change = jax.tree.map(
+            lambda c, update: jnp.where(client.examples > 0, -c - update / length, 0),
+            sent.broadcast[CONTROL],
+            reply.message.mean["params"],
+        )
+        control = jax.tree.map(jnp.add, state[CONTROL], change)
+        message = replace(reply.message, sum={**reply.message.sum, CONTROL: change})
+        return replace(reply, message=message, state={**reply.state, CONTROL: control})
 
     def checked(self) -> Self:
-        """The same, if the optimiser is plain SGD, without which (x - y) / (S·η) is no gradient."""
-        told = self.inner.describe()
-        require(self.inner.plain, "optimizer", "sgd with scaffold", told["optimizer"])
-        require(not self.inner.corrected, "local", "work without scaffold, to be corrected by it", told.get("work"))
+        """Return the same work; raise an :class:`ArgumentError` unless the optimiser is plain SGD.
+
+        With another one, (x - y) / (S·η) is no gradient.
+        """
+        inner = self.inner.describe()
+        require(self.inner.is_plain_sgd, "optimizer", "sgd with scaffold", inner.get("optimizer"))
+        need = "work without scaffold, to be corrected by it"
+        require(not self.inner.is_corrected, "local", need, inner.get("work"))
         return super().checked()
 
-    def called(self) -> str:
-        """Its name."""
+    def label(self) -> str:
+        """Return the name."""
         return "scaffold"
 
 
 def scaffold(local: Local) -> Scaffold:
-    """Local work corrected for the drift of unlike clients; each keeps a control of the model's size.
+    """Correct local work for the drift of unlike clients; each client keeps a control of the model's size.
 
     >>> from fedloom.local import sgd
     >>> scaffold(sgd(optimizer="adam"))
@@ -85,5 +96,5 @@ def scaffold(local: Local) -> Scaffold:
 
 
 def zeros(tree: PyTree) -> PyTree:
-    """A tree of zeros like another."""
+    """Return a tree of zeros of the same shapes."""
     return jax.tree.map(jnp.zeros_like, tree)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from fedloom.algorithms.multi_task import MultiTask
 from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.repeated import finished
 from fedloom.recipes.series import Columns
+from fedloom.routing import RelatedOutputs, Routing
 from fedloom.runs.experiment import Experiment
 from fedloom.runs.prepare import federated
 from fedloom.runs.result import Run
@@ -30,18 +30,18 @@ def effect(e: Experiment, conduct: Conduct) -> Columns:
     for strength in strengths:
         mine = e.replace(lambda1=strength)
         algorithm = mine.build_algorithm()
-        assert isinstance(algorithm, MultiTask)
         work = mine.build_task(data), [algorithm], [e.seed], mine.settings()
         [run] = finished(conduct.whole(conduct.train(data, *work, [f"lambda1 {strength:g}"])))
-        layers.append(output_layers(run, algorithm))
+        layers.append(output_layers(run, algorithm.routing))
         accuracies += [run.history.last(name) for name in run.history.columns if name.endswith("test_accuracy")][:1]
     return {"lambda1": strengths, "change": changes(layers), "accuracy": accuracies}
 
 
-def output_layers(run: Run, algorithm: MultiTask) -> np.ndarray:
+def output_layers(run: Run, routing: Routing) -> np.ndarray:
     """Return every worker's output layer as a row."""
+    assert isinstance(routing, RelatedOutputs)
     every = [run.of(k) for k in range(run.clients)]
-    return np.asarray(algorithm.outputs(jax.tree.map(lambda *leaves: np.stack(leaves), *every)))
+    return np.asarray(routing.output_rows(jax.tree.map(lambda *leaves: np.stack(leaves), *every)))
 
 
 def changes(layers: Sequence[np.ndarray]) -> list[float]:

@@ -228,7 +228,7 @@ def tried(rates: Sequence[float]) -> Callable[[Experiment, Conduct], Columns]:
 
     def make(e: Experiment, conduct: Conduct) -> Columns:
         data, found = federated(e), []
-        column = VALIDATED[0] if e.build_algorithm().personal else VALIDATED[1]
+        column = VALIDATED[0] if e.build_algorithm().is_personal else VALIDATED[1]
         for lr in rates:
             mine = e.replace(lr=lr)
             work = mine.build_task(data), [mine.build_algorithm()], [SEEDS], mine.settings()

@@ -124,8 +124,8 @@ class Course:
 
     def algorithm(self, lr: float, decay: float, seed: int = 0) -> Method:  # noqa: ARG002
         """The cell's algorithm with a learning rate and a decay."""
-        changed = with_number(self.cell.experiment.build_algorithm(), ("local", "lr"), lr)
-        tuned: Method = with_number(changed, ("local", "decay"), decay)
+        changed = with_number(self.cell.experiment.build_algorithm(), ("local", "batches", "lr"), lr)
+        tuned: Method = with_number(changed, ("local", "batches", "decay"), decay)
         return tuned
 
     def groups(self, points: Sequence[Point]) -> Iterator[Sequence[Point]]:

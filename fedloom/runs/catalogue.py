@@ -16,6 +16,7 @@ from fedloom.data.inputs import white
 from fedloom.data.sources.emnist import SPLITS as EMNIST
 from fedloom.data.target import predicts_numbers, target_scale
 from fedloom.errors import DataError, require
+from fedloom.selection import SELECTIONS
 from fedloom.tasks import Task, char_lstm, cifar_cnn, cnn, linear, logistic, two_nn, two_nn_regression
 
 DATA: dict[str, Callable[[Path | None], Dataset]] = {
@@ -208,6 +209,13 @@ LISTING: dict[str, dict[str, str]] = {
         "local": "every client trains alone on its own data (--fraction of them a round)",
         "central": "no federation: the union of all clients' data in one place, E epochs a round",
     },
+    "selection": {
+        "uniform": "different clients at random, drawn anew every round (McMahan et al. 2017)",
+        "fixed": "the same clients in every round",
+        "size": "at random, with probability proportional to a client's number of examples",
+        "round-robin": "the next clients in the order of their numbers, beginning again after the last",
+        "once": "at random, but no client twice until all have been selected",
+    },
     "optimizer": {
         "sgd": "plain gradient steps",
         "momentum": "with a momentum of 0.9 (Polyak 1964)",
@@ -239,6 +247,7 @@ LISTING: dict[str, dict[str, str]] = {
 """What can be named, and what each name means: `fedloom list` prints it."""
 
 assert LISTING["server"].keys() == SERVERS.keys()
+assert LISTING["selection"].keys() == SELECTIONS.keys()
 assert LISTING["model"].keys() == MODELS.keys()
 assert LISTING["inputs"].keys() == INPUTS.keys()
 assert LISTING["weighting"].keys() == WEIGHTINGS.keys()

@@ -7,14 +7,14 @@ from functools import lru_cache
 import jax
 import numpy as np
 
-from fedloom.algorithms import Algorithm, Method, Personalised
+from fedloom.algorithms import Method
 from fedloom.combine import Reading
 from fedloom.data import FederatedData
 from fedloom.direction import require_direction
 from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.local.counting import check_steps
 from fedloom.runs.shapes import Shapes, examples, shapes_of
-from fedloom.tasks import Task
+from fedloom.tasks import Task, Variables
 from fedloom.tasks.activation import last
 
 SOME = 7  # examples of the batch for which the shapes of metrics are looked at
@@ -37,19 +37,17 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
     if data.classes < 2 and data.class_names:
         raise DataError(f"{data.name} has nothing to tell apart: all examples are {data.class_names[0]!r}")
     users = workers or len(data)
-    algorithm, metrics = algorithm.sized(users), None if task.client else measured(task, data)
-    few = f"enough for {algorithm.least} of {users:,} users to meet"
-    require(algorithm.cohort(users) >= min(algorithm.least, users), "fraction", few, algorithm.fraction)
+    algorithm, metrics = algorithm.for_clients(users), None if task.client else measured(task, data)
+    least = algorithm.routing.min_cohort
+    few = f"enough for {least} of {users:,} users to meet"
+    require(algorithm.cohort(users) >= min(least, users), "fraction", few, algorithm.fraction)
     model = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     algorithm.local.check(model)
-    if task.client is None and algorithm.local.batch_size is not None:  # for B = ∞ the plan does this
+    if task.client is None and algorithm.local.batches.batch_size is not None:  # for B = ∞ the plan does this
         sizes = data.clients["train"].size
-        check_steps(algorithm.local, sizes, algorithm.local.rows(sizes))
-    if isinstance(algorithm, Personalised):
-        algorithm.check(model)
-    if not isinstance(algorithm, Algorithm):
-        kept = jax.eval_shape(algorithm.local.keeps, model)
-        require(not kept, "local", "work that keeps nothing, where there is no one shared model", sorted(kept))
+        check_steps(algorithm.local.batches, sizes, algorithm.local.batches.rows(sizes))
+    algorithm.routing.check(model)
+    check_broadcast(algorithm, model, users)
     overall = [name for name, _ in task.overall]
     for need in algorithm.readings:
         able = "a metric with one value for each example, not one over a whole split"
@@ -57,7 +55,20 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
         if metrics is not None and need.metric not in metrics:
             raise UnknownName("the metric of a weighting", need.metric, metrics)
         require_direction(f"{need.part}_{need.metric}", task.directions)
-        check_part(need, algorithm.apart, data)
+        check_part(need, algorithm.routing.exchanges_models, data)
+
+
+def check_broadcast(method: Method, model: Variables, clients: int) -> None:
+    """Raise an :class:`ArgumentError` if clients need more beside the model than the method sends them."""
+    routing = method.routing
+    if not routing.exchanges_models:
+        return
+    needs = jax.eval_shape(method.local.broadcast, model)
+    models = jax.tree.map(lambda a: jax.ShapeDtypeStruct((clients, *a.shape), a.dtype), model)
+    memory = jax.eval_shape(lambda v: routing.memory(v, clients), model)
+    sent = jax.eval_shape(routing.broadcast, models, memory, jax.ShapeDtypeStruct((clients,), np.int32))
+    need = "work that needs nothing from a server, where clients mix models of their own without one"
+    require(not needs.keys() - sent.keys(), "local", need, method.local.describe().get("work"))
 
 
 def measured(task: Task, data: FederatedData) -> set[str]:

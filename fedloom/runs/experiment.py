@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from fedloom.algorithms import Method, server
 from fedloom.combine import Combiner, Weighting, clipped, excluding
 from fedloom.data import FederatedData
 from fedloom.data.inputs import white
-from fedloom.engines import Engine, compiled, ray
+from fedloom.engines import Engine, compiled, processes, ray, reference
 from fedloom.engines.clock import Clock, clock
 from fedloom.errors import ArgumentError, UnknownName, choose, require
 from fedloom.local.sgd import OPTIMIZERS, sgd
@@ -99,6 +99,7 @@ class Experiment:
     precision: str = about("what training computes in: float32, or bfloat16 (accelerators)", "float32", group="Model")
     algorithm: str = about("algorithm: see fedloom list", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
+    selection: str = about("how the clients of a round are selected: see fedloom list", "uniform")
     epochs: int = about("E, passes over a client's examples in a round", 1)
     batch_size: int | None = about("B, a client's batch size, or all", 10, missing="all")
     lr: float = about("η, a client's learning rate", 0.1)
@@ -166,10 +167,12 @@ class Experiment:
     evaluate: str = about("parts of the data to evaluate, comma-separated", "train,test", group="Running")
     users: str = about("yes: measure a round's clients before and after their work", "no", group="Running")
     seed: int = about("seed of everything random in the run", 0, group="Running")
-    engine: str = about("where it is computed: compiled, in this process, or ray", "compiled", group="Engine")
-    actors: int | None = about("how many actors, with ray", None, missing="cores", group="Engine")
+    engine: str = about(
+        "compiled, in this process; processes or ray, in workers; or reference, a loop", "compiled", group="Engine"
+    )
+    actors: int | None = about("number of processes, or of actors with ray", None, missing="cores", group="Engine")
     address: str | None = about("host:port of a Ray cluster, or auto", None, missing="this machine", group="Engine")
-    pieces: int = about("parts into which a round's clients are cut at most, with ray", 16, group="Engine")
+    pieces: int = about("largest number of parts into which a round is cut, with processes or ray", 16, group="Engine")
 
     def __new__(cls, *values: Any, **fields: Any) -> Self:
         """Create an experiment that knows which of its fields it is given."""
@@ -191,7 +194,8 @@ class Experiment:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, convert(f, getattr(self, f.name)))
-        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "combine", "server"):
+        for name in ("split", "model", "inputs", "algorithm", "optimizer", "weighting", "combine", "server",
+                     "selection"):  # fmt: skip
             choose(name, getattr(self, name), LISTING[name])
         require(bool(self.data), "data", "a name, a file or a folder", self.data)
         if not is_path("partition", self.partition):
@@ -205,7 +209,7 @@ class Experiment:
             ("unlabelled", "error skip"),
             ("pool", "no yes"),
             ("users", "no yes"),
-            ("engine", "compiled ray"),
+            ("engine", "compiled processes ray reference"),
             ("precision", "float32 bfloat16"),
         ):
             choose(name, getattr(self, name), dict.fromkeys(choices.split()))
@@ -338,7 +342,8 @@ class Experiment:
     @property
     def work_arguments(self) -> dict[str, Any]:
         """The arguments of a round: who takes part, and what each does."""
-        return {"fraction": self.fraction, "local": sgd(epochs=self.epochs, **self.step_arguments)}
+        local = sgd(epochs=self.epochs, **self.step_arguments)
+        return {"fraction": self.fraction, "selection": self.selection, "local": local}
 
     @property
     def averaged_arguments(self) -> dict[str, Any]:
@@ -383,10 +388,14 @@ class Experiment:
         )  # fmt: skip
 
     def build_engine(self) -> Engine:
-        """Where it is computed."""
-        if self.engine == "compiled":
-            return compiled()
-        return ray(self.actors, address=self.address, pieces=self.pieces)
+        """Return the engine that computes the run."""
+        engines: dict[str, Callable[[], Engine]] = {
+            "compiled": compiled,
+            "processes": lambda: processes(self.actors, pieces=self.pieces),
+            "ray": lambda: ray(self.actors, address=self.address, pieces=self.pieces),
+            "reference": reference,
+        }
+        return engines[self.engine]()
 
     def settings(self) -> Settings:
         """How it is run."""
@@ -398,7 +407,7 @@ class Experiment:
         if "period" in METHODS[self.algorithm][0]:
             batches = np.minimum(sizes, self.batch_size or 0)
             return rounds * self.period * int(batches.sum()) / int(sizes.sum())
-        return rounds * algorithm.cohort(len(data)) * int(algorithm.local.passes) / len(data)
+        return rounds * algorithm.cohort(len(data)) * int(algorithm.local.batches.all_epochs) / len(data)
 
     def centrally(self, passes: int, per_round: float = 1.0) -> Experiment:
         """Return the experiment that trains the same model on the union of all data, in one place.

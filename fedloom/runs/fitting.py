@@ -49,7 +49,7 @@ def fine_tune(
     require(wanted == given, "variables", f"one model of {task.name}, not one for each user", "of other shapes")
     program = (engine or compiled()).program(data, task, [everybody], [seed], observed=True)
     begin = jax.vmap(lambda algorithm, model: algorithm.init(model, len(data)))
-    state = program.place(begin(program.algorithm, stack([variables])))
+    state = program.place(begin(program.method, stack([variables])))
     _, did = program.advance(state, 0, 1)
     found = present(clients_of(program, did, 0), len(data))
     return Users() + {"round": np.int64(0), "all_clients": np.int64(len(data)), **found}

@@ -27,18 +27,20 @@ from fedloom.mixing.gossip import changes, is_random
 from fedloom.runs.catalogue import LISTING
 
 DECIDING = ("algorithm", "combine", "weighting", "server", "exclude", "peers", "topology", "upper", "compute", "lost",
-            "engine")  # fmt: skip
+            "engine", "fraction")  # fmt: skip
 """The fields that decide which others have an effect."""
 CLOCK = ("latency", "bandwidth", "server_bandwidth", "lost", "deadline", "until_clock")
 MESSAGES = ("latency", "bandwidth", "until_bytes")
-RAY = ("actors", "address", "pieces")
+WORKERS = {"actors": ("processes", "ray"), "address": ("ray",), "pieces": ("processes", "ray")}
+"""Option → the engines that have a use for it."""
 
 
 def useless(e: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that have no effect, with the reason, given the values of the fields in ``DECIDING``.
 
     >>> usual = {"algorithm": "fedavg", "combine": "mean", "weighting": "size", "server": "average", "exclude": None,
-    ...          "peers": None, "topology": "ring", "upper": "", "compute": None, "lost": 0.0, "engine": "compiled"}
+    ...          "peers": None, "topology": "ring", "upper": "", "compute": None, "lost": 0.0, "engine": "compiled",
+    ...          "fraction": 0.1}
     >>> useless(usual)["mu"], useless(usual)["latency"]
     ('with algorithm fedavg, which has no use for it', 'without a clock (set compute)')
     """
@@ -50,6 +52,7 @@ def useless(e: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, is_used, why in (
         *((option, option in used, f"{beside}, which has no use for it") for option in OPTIONS),
+        ("selection", e["fraction"] < 1, "with fraction 1, with which all clients take part"),
         ("moment", reads, which), ("temperature", "-loss" in e["weighting"], which),
         ("exclude_by", exclude is not None, which), ("peers_by", e["peers"] is not None, "with all peers"),
         ("trim", e["combine"] == "trimmed", how), ("weighting", e["combine"] == "mean", how),
@@ -60,14 +63,15 @@ def useless(e: Mapping[str, Any]) -> dict[str, str]:
         *((name, algorithm not in SILENT, f"{beside}, which sends nothing") for name in MESSAGES),
         ("server_bandwidth", has_server and algorithm != "central", f"{beside}, which has no server"),
         ("deadline", has_server or e["lost"] > 0, "unless workers are lost: without a server one waits for late ones"),
-        *((name, e["engine"] == "ray", "with the engine compiled, which has none") for name in RAY),
+        *((name, e["engine"] in engines, f"with the engine {e['engine']}, which has none")
+          for name, engines in WORKERS.items()),
     ):  # fmt: skip
         if not is_used:
             found.setdefault(name, why)
     return found
 
 
-WORK = ("fraction", "epochs")
+WORK = ("fraction", "selection", "epochs")
 FIXED: dict[str, dict[str, Any]] = {"fedsgd": {"epochs": 1, "batch_size": None}, "central": {"fraction": 1.0}}
 """Algorithm → the fields that it determines: other values contradict it."""
 SERVED = (*WORK, "weighting", "exclude", "combine", "clip", "server", "server_lr", "server_momentum")
@@ -87,8 +91,8 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Any], Method]]] = {
     "fedrep": ((*SERVED, "private", "head_epochs"), lambda e: fedrep(e.private, e.head_epochs, **e.averaged_arguments)),
     "fedbn": (SERVED, lambda e: fedbn(**e.averaged_arguments)),
     "ifca": (
-        (*WORK, "weighting", "clusters"),
-        lambda e: ifca(e.clusters, weighting=e.build_weighting(), **e.work_arguments),
+        (*SERVED, "clusters"),
+        lambda e: ifca(e.clusters, **e.averaged_arguments),
     ),
     "personalised": (
         (*WORK, "weighting", "exclude", "peers"),
@@ -102,7 +106,10 @@ METHODS: dict[str, tuple[tuple[str, ...], Callable[[Any], Method]]] = {
     "push-sum": (("topology", "topology_seed", "period"), lambda e: push_sum(**e.along_arguments, **e.step_arguments)),
     "fedavg-mtl": (("epochs", *RELATED), lambda e: fedavg_mtl(epochs=e.epochs, **e.related_arguments)),
     "local": (WORK, lambda e: local_only(**e.work_arguments)),
-    "central": ((*WORK, "server", "server_lr", "server_momentum"), lambda e: fedavg(**e.averaged_arguments)),
+    "central": (
+        ("fraction", "epochs", "server", "server_lr", "server_momentum"),
+        lambda e: fedavg(**e.averaged_arguments),
+    ),
 }
 """Algorithm → the options of which others have no use, and what builds it."""
 SILENT = ("local", "central")

@@ -11,12 +11,13 @@ import jax
 import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
-from fedloom.algorithms import Method, ServerState
+from fedloom.algorithms import Method, RoundState
 from fedloom.data.checksum import json_content
 from fedloom.engines import Program
 from fedloom.engines.clock import Passed, exact_sum, nothing
 from fedloom.engines.deferred import Columns
-from fedloom.engines.program import Rounds, clients_of
+from fedloom.engines.observed import Rounds
+from fedloom.engines.program import clients_of
 from fedloom.runs.history import History
 from fedloom.runs.interrupt import interruptible
 from fedloom.runs.ledger import Cost, add_cost, cost_of_models
@@ -56,8 +57,9 @@ class Ongoing:
         self.watch: Watch | None = None
         self.race: Race | None = None
         self.users = [Users() for _ in histories]
-        self.best: list[ServerState | None] = [None] * len(histories)  # the state after the best round, if it is kept
+        self.best: list[RoundState | None] = [None] * len(histories)  # the state after the best round, if it is kept
         self.finished: dict[int, Run] = {}
+        self.kept: dict[int, RoundState] = {}  # the state of each finished experiment's model
         self.inside = list(range(len(histories)))  # the experiments that the program computes, in its order
         before = max((h.last("seconds") for h in histories if len(h)), default=0.0)
         self.began = time.perf_counter() - before
@@ -65,7 +67,7 @@ class Ongoing:
         self.passed = [self.until(i) for i in range(len(histories))]
         self.took = list[float]()  # seconds of each turn of the program's loop; the first one compiles
 
-    def run(self, state: ServerState) -> list[Run]:
+    def run(self, state: RoundState) -> list[Run]:
         """Advance, evaluate and record until every experiment has stopped.
 
         The device computes the next turn while the results of the last one are recorded, where that pays.
@@ -91,7 +93,7 @@ class Ongoing:
             self.finish(i, self.copied(state, i), INTERRUPTED, "interrupted; it can be resumed")
         return [self.finished[i] for i in range(len(self.recorders))]
 
-    def dispatch(self, state: ServerState, now: int) -> Turn:
+    def dispatch(self, state: RoundState, now: int) -> Turn:
         """Dispatch the rounds up to the next evaluation, which is in the same rounds wherever a run was resumed."""
         every = self.settings.every
         rounds = min(every - now % every, self.settings.stop.rounds - now)
@@ -116,19 +118,19 @@ class Ongoing:
         """The experiments that have not stopped."""
         return [i for i in range(len(self.recorders)) if i not in self.finished]
 
-    def of(self, state: ServerState, i: int) -> ServerState:
+    def of(self, state: RoundState, i: int) -> RoundState:
         """The state of one experiment."""
-        mine: ServerState = member(state, self.inside.index(i))
+        mine: RoundState = member(state, self.inside.index(i))
         return mine
 
-    def copied(self, state: ServerState, i: int) -> ServerState:
+    def copied(self, state: RoundState, i: int) -> RoundState:
         """A copy of the state of one experiment on the host; a program of one experiment compiles nothing for it."""
         at = self.inside.index(i)
         chosen = state if len(self.inside) == 1 else jax.tree.map(lambda a: a[at : at + 1], state)
-        mine: ServerState = jax.tree.map(lambda a: np.array(a[0]), jax.device_get(chosen))
+        mine: RoundState = jax.tree.map(lambda a: np.array(a[0]), jax.device_get(chosen))
         return mine
 
-    def shrink(self, state: ServerState, now: int) -> ServerState:
+    def shrink(self, state: RoundState, now: int) -> RoundState:
         """Go on in a smaller program if that saves more than compiling it costs."""
         gone = 1 - len(self.active) / len(self.inside)
         turns = (self.settings.stop.rounds - now) / self.settings.every
@@ -173,7 +175,7 @@ class Ongoing:
         sent = {"bytes_up": exact_sum(passed.up), "bytes_down": down}
         return {"clock": passed.now, **sent, "busiest_bytes": int((passed.up + passed.down).max())}
 
-    def settle(self, state: ServerState, before: ServerState | None, decisions: Mapping[int, Decision]) -> None:
+    def settle(self, state: RoundState, before: RoundState | None, decisions: Mapping[int, Decision]) -> None:
         """Take leave of the experiments that have stopped.
 
         Args:
@@ -193,22 +195,23 @@ class Ongoing:
         for i in set(self.race(self.histories)) & set(self.active) if self.race else ():
             self.finish(i, self.copied(state, i), FINISHED, "overtaken by others")
 
-    def diverge(self, i: int, good: ServerState, decision: Decision) -> None:
+    def diverge(self, i: int, good: RoundState, decision: Decision) -> None:
         """Stop an experiment whose numbers ceased to be finite, at its last good state."""
         round, local = int(decision.shown.last("round")), self.algorithms[i].local
         self.users[i] = self.users[i].before(round)
         self.passed[i] = self.until(i)
         kept = f"; the last good checkpoint is in {self.folders[i]}" if self.folders[i] else ""
-        rate = float(local.lr) * float(local.decay) ** (round - 1)
+        rate = float(local.batches.lr) * float(local.batches.decay) ** (round - 1)
         why = f"{decision.reason} with learning rate {rate:g}"
         self.finish(i, good, decision.status, f"diverged: {why}{kept}; try a smaller learning rate")
 
-    def finish(self, i: int, state: ServerState, status: str, stopped: str) -> None:
+    def finish(self, i: int, state: RoundState, status: str, stopped: str) -> None:
         """End an experiment: its run, and in its folder the checkpoint, history and model."""
         folder = self.folders[i]
         best, history = self.recorders[i].best, self.recorders[i].history
         kept = (self.best[i] if best else None) or state
         whose_model = whose(self.algorithms[i], kept.variables, len(self.program.data))
+        self.kept[i] = kept
         self.finished[i] = Run(
             self.labels[i], history, kept.variables, stopped, status, folder, self.users[i],
             self.passed[i] if self.program.clock else None, owned(self.algorithms[i], kept),
@@ -219,14 +222,14 @@ class Ongoing:
         if folder and self.program.clock:
             checkpoint.write_bytes(folder / WORKERS, json_content({"workers": by_worker(self.passed[i])}))
 
-    def save(self, state: ServerState) -> None:
+    def save(self, state: RoundState) -> None:
         """Checkpoint every experiment that goes on."""
         for i in self.active:
             if self.folders[i]:
                 self.write(i, self.copied(state, i))
         self.saved = time.perf_counter()
 
-    def write(self, i: int, state: ServerState, status: str = RUNNING, stopped: str = "") -> Record:
+    def write(self, i: int, state: RoundState, status: str = RUNNING, stopped: str = "") -> Record:
         """Write an experiment's checkpoint, and its history as a copy; return what they say.
 
         The checkpoint is written first: whatever is read afterwards, the checkpoint counts.

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedloom.algorithms import Algorithm, Method, Personalised
+from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.direction import Directions
 from fedloom.engines.exchange import SERVER, Along, Exchange, Served
@@ -26,7 +26,7 @@ from fedloom.runs.experiment import Experiment
 from fedloom.runs.monitor import watching
 from fedloom.runs.prepare import federated
 from fedloom.runs.restore import identities
-from fedloom.runs.selection import lasts, roster
+from fedloom.runs.roster import roster
 from fedloom.runs.settings import Settings
 from fedloom.tasks import Task
 
@@ -42,7 +42,8 @@ class Order:
     Arguments:
         experiment: as TOML.
         folder: where the run is kept.
-        selection, workers: see :mod:`fedloom.runs.selection`; one worker a user where it is not said how many.
+        selection: how clients are selected; ``None`` is as the experiment says.
+        workers: the number of workers; ``None`` is one for each client.
         save_every: rounds between checkpoints.
         delays: seconds by which the models of each rank are held back, in turn.
         data_folder: where data sets are.
@@ -50,7 +51,7 @@ class Order:
 
     experiment: str
     folder: str
-    selection: str = "all"
+    selection: str | None = None
     workers: int | None = None
     save_every: int = 10
     delays: tuple[float, ...] = (0.0,)
@@ -83,7 +84,7 @@ class Prepared:
 
     Arguments:
         experiment, data: what is learned, and from what.
-        selection: on whose examples workers train.
+        visits: True if there are fewer workers than clients, so that a worker trains on other examples every round.
         exchange: what this rank does.
         rounds: how many there are at most.
         identity: what makes the run this run and no other.
@@ -92,7 +93,7 @@ class Prepared:
 
     experiment: Experiment
     data: FederatedData
-    selection: str
+    visits: bool
     exchange: Exchange
     rounds: int
     identity: dict[str, Any]
@@ -114,9 +115,7 @@ class Prepared:
 
     def users(self, round: int) -> np.ndarray:
         """The user of each worker in the last of so many rounds."""
-        if self.selection == "all":
-            return np.arange(len(self.exchange.owner))
-        return self.exchange.roster(max(0, round - 1))
+        return self.exchange.roster(max(0, round - 1)) if self.visits else np.arange(len(self.exchange.owner))
 
 
 def prepared(order: Order, mailbox: Mailbox) -> Prepared:
@@ -129,12 +128,15 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     for split in experiment.splits:
         require(split in data.splits, "evaluate", f"of the parts that the data has, {', '.join(data.splits)}", split)
     workers = order.workers if order.workers is not None else len(data)
+    visits, selection = workers < len(data), order.selection or experiment.selection
+    if order.selection is not None and not visits:
+        experiment = experiment.replace(selection=selection)  # an error if it has no effect
     require(workers < SERVER, "workers", f"fewer than {SERVER:,}", workers)
     seed, sizes = experiment.seed, data.clients["train"].size
     algorithm = experiment.build_algorithm()
-    users = roster(order.selection, sizes, workers, algorithm.cohort(len(data)), seed)
+    users = roster(selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
-    task, algorithm = experiment.build_task(data), algorithm.sized(workers)
+    task, algorithm = experiment.build_task(data), algorithm.for_clients(workers)
     telling = ("weighting", "combine", "clip", "topology")
     ways = [f"{name} {way}" for name, way in experiment.given.items() if name in telling]
     called = ", ".join([experiment.algorithm, *ways])
@@ -142,24 +144,22 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     check(algorithm, task, data, workers)
     settings = watching(experiment.settings(), algorithm, task, data)
     mailbox.delay, mailbox.owner = order.delays[mailbox.world.rank % len(order.delays)], owner.tolist()
-    way = Served if isinstance(algorithm, Algorithm) else Along
+    way = Along if algorithm.routing.exchanges_models else Served
     exchange = way(rank(data, task, algorithm, seed), mailbox, owner, users)
-    among = {"ranks": mailbox.world.size, "workers": workers, "selection": order.selection}
-    rounds = lasts(order.selection, len(data), workers, experiment.rounds)
-    check_rounds(algorithm.local, rounds)
+    among = {"ranks": mailbox.world.size, "workers": workers, "selection": selection}
+    check_rounds(algorithm.local.batches, experiment.rounds)
     [who] = identities(data, task, [algorithm], [seed])
-    return Prepared(experiment, data, order.selection, exchange, rounds, {**who, **among}, settings)
+    return Prepared(experiment, data, visits, exchange, experiment.rounds, {**who, **among}, settings)
 
 
-def supported(algorithm: Method, task: Task, called: str) -> None:
-    """Raise an :class:`ArgumentError` unless ranks can do it: what they send each other is models, and nothing else."""
+def supported(method: Method, task: Task, called: str) -> None:
+    """Raise an :class:`ArgumentError` unless ranks can run the method by sending each other models and nothing else."""
     first = jax.eval_shape(lambda: task.init(jax.random.key(0)))
-    if isinstance(algorithm, Algorithm):
-        beside = [*jax.eval_shape(algorithm.local.keeps, first), *jax.eval_shape(algorithm.local.tells, first)]
-        plain = algorithm.weighting.alone and algorithm.combiner.trusting
-        able = plain and not algorithm.personal and not beside
-    else:
-        able = type(algorithm) is Personalised and isinstance(algorithm.mixer, Gossip | Identity)
+    routing, local = method.routing, method.local
+    keeps = [*jax.eval_shape(local.client_state, first), *jax.eval_shape(local.broadcast, first)]
+    along_graph = isinstance(getattr(routing, "mixer", None), Gossip | Identity) and not routing.memory(first, 1)
+    summed = not method.keeps_updates and method.combiner.trusting
+    able = not keeps and not local.is_personal and (along_graph if routing.exchanges_models else summed)
     what = (
         "dpa-sgd along a topology that is not drawn anew, local, fedavg, fedsgd or fedprox, the mean weighted by size "
         "or uniform, over MPI (fedloom run knows them all)"

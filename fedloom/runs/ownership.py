@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.algorithms import Clustered, Method, Personalised
+from fedloom.algorithms import Method
 from fedloom.runs.model import nested
 from fedloom.tasks import Variables
 from fedloom.trees import flatten
@@ -30,20 +30,19 @@ CLUSTERS, EACH = "one for each cluster, stacked", "one for each client, stacked"
 def whose(algorithm: Method, variables: Variables, clients: int) -> dict[str, Any]:
     """Return what a record says of whose model is stored: ``models``, ``own_layers`` and ``clients``."""
     layers: list[str] = []
-    if isinstance(algorithm, Personalised):
+    if algorithm.routing.exchanges_models:
         models = EACH
-    elif isinstance(algorithm, Clustered):
+    elif algorithm.routing.has_several_outputs:
         models = CLUSTERS
     else:
-        models = SHARED if not algorithm.personal else BESIDE_OWN if algorithm.has_shared_model else PARTS
-        layers = sorted(algorithm.local.hides(variables))
+        models = SHARED if not algorithm.is_personal else BESIDE_OWN if algorithm.has_shared_model else PARTS
+        layers = sorted(algorithm.local.private_leaves(variables))
     return {"models": models, "own_layers": layers, "clients": clients}
 
 
 def owned(algorithm: Method, state: Any) -> Callable[[int], Variables]:
     """Return a function from the number of a client to the client's model."""
-    own = algorithm.personal or algorithm.apart
-    return partial(_own, algorithm, state) if own else partial(shared_by_all, state.variables)
+    return partial(_own, algorithm, state) if algorithm.is_personal else partial(shared_by_all, state.variables)
 
 
 def _own(algorithm: Method, state: Any, client: int) -> Variables:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import fedloom.runs.checkpoint as checkpoint
-from fedloom.algorithms import Method, ServerState
+from fedloom.algorithms import Method, RoundState
 from fedloom.data import FederatedData
 from fedloom.engines import Program
 from fedloom.engines.clock import Clock
@@ -62,7 +62,7 @@ def standing(folder: Path | None) -> Record | None:
 
 def restore(
     program: Program, folders: Sequence[Path | None], who: Sequence[Identity], checks: Sequence[Check]
-) -> tuple[ServerState, list[History], list[Users], list[ServerState | None]]:
+) -> tuple[RoundState, list[History], list[Users], list[RoundState | None]]:
     """Return the states, histories, users and best states that stand in the folders, or those before the first round.
 
     Args:
@@ -79,7 +79,7 @@ def restore(
     kept = [one for one in found if one is not None]
     if len(kept) < len(found):
         raise CheckpointError("some of these experiments have begun and some have not: run them apart")
-    like: ServerState = jax.eval_shape(program.begun, program.algorithm, program.seeds)  # compiles nothing
+    like: RoundState = jax.eval_shape(program.begun, program.method, program.seeds)  # compiles nothing
     try:
         states = [on_host(like, one.part(checkpoint.LAST)) for one in kept]
     except KeyError as error:
@@ -95,7 +95,7 @@ def restore(
     )
 
 
-def on_host(like: ServerState, arrays: Mapping[str, np.ndarray]) -> ServerState:
+def on_host(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState:
     """Return the state of one experiment from its arrays, which stay in NumPy: nothing is compiled.
 
     Args:
@@ -105,11 +105,11 @@ def on_host(like: ServerState, arrays: Mapping[str, np.ndarray]) -> ServerState:
     Raises:
         KeyError: names the array that is missing.
     """
-    state: ServerState = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in names(like)])
+    state: RoundState = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in names(like)])
     return state
 
 
-def best_state(stored: checkpoint.Checkpoint, like: ServerState, last: ServerState) -> ServerState | None:
+def best_state(stored: checkpoint.Checkpoint, like: RoundState, last: RoundState) -> RoundState | None:
     """Return the state after the best round, as a checkpoint holds it; ``None`` if it does not keep that."""
     arrays, record = stored.part(checkpoint.BEST), from_json(stored.about)
     if arrays:
@@ -117,7 +117,7 @@ def best_state(stored: checkpoint.Checkpoint, like: ServerState, last: ServerSta
     return last if record.keeps_best else None
 
 
-def same_shapes(like: ServerState, state: ServerState) -> None:
+def same_shapes(like: RoundState, state: RoundState) -> None:
     """Raise a :class:`CheckpointError` unless a model's arrays have the shapes of the program's.
 
     Args:
@@ -132,14 +132,16 @@ def same_shapes(like: ServerState, state: ServerState) -> None:
             raise CheckpointError(f"the checkpoint's {name} has the shape {shapes}: it is of another model")
 
 
-def evened(states: list[ServerState]) -> list[ServerState]:
+def evened(states: list[RoundState]) -> list[RoundState]:
     """Return states on the host with as many rows each in what clients keep; a new row is as the first."""
-    every = [kept for state in states if (kept := getattr(state, "kept", None)) is not None]
+    every = [kept for state in states if (kept := state.clients) is not None]
     if not every:
         return states
     most = max(len(jax.tree.leaves(kept.rows)[0]) for kept in every)
     longer = lambda a: np.concatenate([a, np.broadcast_to(a[:1], (most - len(a), *a.shape[1:]))])  # noqa: E731
-    return [replace(s, kept=replace(k, rows=jax.tree.map(longer, k.rows))) for s, k in zip(states, every, strict=True)]
+    return [
+        replace(s, clients=replace(k, rows=jax.tree.map(longer, k.rows))) for s, k in zip(states, every, strict=True)
+    ]
 
 
 def _stored(folder: Path, who: Identity, check: Check) -> checkpoint.Checkpoint | None:

@@ -22,6 +22,7 @@ from fedloom.runs.restore import identities, restore
 from fedloom.runs.result import Run
 from fedloom.runs.resumption import check_resumption
 from fedloom.runs.settings import Settings
+from fedloom.runs.shared import packed, unpacked
 from fedloom.runs.stopping import Stop
 from fedloom.tasks import Task
 from fedloom.trees import listed
@@ -111,12 +112,14 @@ def train(
     timed = settings.stop.until_clock is None or settings.clock is not None
     require(timed, "until_clock", "left alone without a clock", settings.stop.until_clock)
     settings = watching(settings, algorithms[0], task, data)
-    algorithms = [with_directions(algorithm.sized(len(data)), task.directions) for algorithm in algorithms]
+    algorithms = [with_directions(algorithm.for_clients(len(data)), task.directions) for algorithm in algorithms]
     for algorithm in algorithms:
         check(algorithm, task, data)
-        check_rounds(algorithm.local, settings.stop.rounds)
+        check_rounds(algorithm.local.batches, settings.stop.rounds)
     require(not settings.users or "test" in data.splits, "users", "left alone: there is no test data", settings.users)
 
+    if (found := engine.follow(data, task, algorithms, seeds, settings.users)) is not None:
+        return [unpacked(one, algorithm) for one, algorithm in zip(found, algorithms, strict=True)]
     who = identities(data, task, algorithms, seeds, settings.clock)
     with ExitStack() as opened:
 
@@ -137,7 +140,9 @@ def train(
         ongoing = Ongoing(all_in_one, program, settings, list(folders), who, list(labels), algorithms, histories)
         ongoing.users, ongoing.best = users, best
         ongoing.watch, ongoing.race = watch, race
-        return ongoing.run(state)
+        runs = ongoing.run(state)
+        engine.lead([packed(run, ongoing.kept[i]) for i, run in enumerate(runs)])
+        return runs
 
 
 def known(data: FederatedData, splits: str | Sequence[str]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ SWEPT = {
     "epochs": ("local", "epochs"),
     "batch_size": ("local", "batch_size"),
     "fraction": ("fraction",),
+    "selection": ("selection",),
     "server_lr": ("server", "lr"),
     "server_momentum": ("server", "momentum"),
     "temperature": ("weighting", "temperature"),
@@ -82,7 +83,7 @@ def sweep(
     directory: str | Path | None = None,
     engine: Engine | None = None,
     watch: Callable[[Sequence[str]], Watch] | None = None,
-    **axes: Sequence[float],
+    **axes: Sequence[float | str],
 ) -> list[Run]:
     """Run every combination of the given numbers and seeds; each gives the numbers it gives alone.
 
@@ -92,7 +93,7 @@ def sweep(
     Arguments:
         algorithm: one, or several by name: ``{"ring": fl.dpa_sgd("ring"), "server": fl.fedavg()}``.
         seeds: how many (0, 1, …), or which.
-        axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, server_lr,
+        axes: for example ``lr=[0.05, 0.1]``; any of lr, decay, epochs, batch_size, fraction, selection, server_lr,
             server_momentum, temperature, exclude, mu, period, q, trim, clip. Of several algorithms, those that have
             such a number are swept over it.
         directory: where to keep them, a folder each; what stands there finished is not run again.
@@ -151,7 +152,7 @@ def check_points(
 
 
 def combinations(
-    algorithms: Mapping[str, Method], axes: Mapping[str, Sequence[float]], seeds: Sequence[int]
+    algorithms: Mapping[str, Method], axes: Mapping[str, Sequence[float | str]], seeds: Sequence[int]
 ) -> list[Point]:
     """Every combination of some algorithms by name, the axes, and seeds.
 
@@ -185,7 +186,8 @@ def combinations(
             for (axis, path), value in zip(places[called].items(), values, strict=True):
                 changed = with_number(changed, path, value)
                 plain = value.item() if isinstance(value, np.generic) else value
-                label.append(f"{axis}={'all' if plain is None else repr(plain)}")
+                shown = plain if isinstance(plain, str) else "all" if plain is None else repr(plain)
+                label.append(f"{axis}={shown}")
             points += [Point(",".join([*label, f"seed={seed}"]), changed.checked(), seed) for seed in seeds]
     return points
 
@@ -195,8 +197,8 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...] | None:
     inside another, as local work and combiners may be.
     """
     path = SWEPT[axis]
-    if path[0] == "weighting" and hasattr(algorithm, "mixer"):
-        path = ("mixer", *path)
+    if path[0] == "weighting":
+        path = ("routing", *(("mixer",) if hasattr(algorithm.routing, "mixer") else ()), *path)
     while True:
         record = algorithm
         for name in path[:-1]:
@@ -204,18 +206,22 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...] | None:
         names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
         if path[-1] in names:
             return path if is_used(axis, record) else None
-        deeper = names & {"among", "inner", "then"}
+        deeper = names & {"among", "inner", "then", "batches"}
         if not deeper:
             return None
         path = (*path[:-1], *deeper, path[-1])
 
 
 def is_used(axis: str, record: Any) -> bool:
-    """Whether a number counts there: who counts epochs has no period, and most servers have no momentum."""
+    """Whether a number counts there: who counts epochs has no period, most servers have no momentum, and nobody
+    is selected where all clients take part.
+    """
     if axis == "period":
         return record.period is not None
     if axis == "epochs":
         return getattr(record, "period", None) is None
+    if axis == "selection":
+        return bool(record.fraction < 1)
     return axis != "server_momentum" or record.name == "momentum"
 
 
@@ -232,7 +238,7 @@ def groups(
     """Points that run together: the same program, and the same round if they have begun before."""
 
     def kind(point: Point) -> Any:
-        leaves, structure = jax.tree.flatten(point.algorithm.sized(len(data)))
+        leaves, structure = jax.tree.flatten(point.algorithm.for_clients(len(data)))
         stored = standing(directory / point.folder) if directory else None
         return structure, tuple(np.shape(leaf) for leaf in leaves), stored.round if stored else -1
 

@@ -82,7 +82,7 @@ def models_of(prepared: Prepared, split: str) -> tuple[str, ...]:
 
 def part_for(prepared: Prepared, split: str, models: str) -> str:
     """Return the examples that a column of the history is about: the users' own, or everybody's."""
-    data, everybody = prepared.data, prepared.selection == "all"
+    data, everybody = prepared.data, not prepared.visits
     owned_by_clients = split in data.clients and not len(data.central.get(split, ()))
     if split not in data.clients or models == OWN or (models == SHARED and everybody and owned_by_clients):
         return split
@@ -109,7 +109,7 @@ def cost(prepared: Prepared, before: int, now: int, reports: Sequence[Report]) -
     exchange, sizes = prepared.exchange, prepared.data.clients["train"].size
     rounds = range(before, now)
     users, local = [exchange.roster(one) for one in rounds], exchange.rank.algorithm.local
-    steps = sum(int(np.sum(local.taken(sizes[who[who >= 0]]))) for who in users)
+    steps = sum(int(np.sum(local.gradient_count(sizes[who[who >= 0]]))) for who in users)
     sent, has_server = sum(exchange.moved(one) for one in rounds), isinstance(exchange, Served)
     squares = sum(one.squares for one in reports)
     norm = exchange.norm if isinstance(exchange, Served) else (squares / len(exchange.owner)) ** 0.5

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedloom.algorithms import ServerState
+from fedloom.algorithms import RoundState
 from fedloom.engines import Program
 from fedloom.engines.deferred import Columns, Deferred, merge
-from fedloom.engines.program import Rounds
+from fedloom.engines.observed import Rounds
 from fedloom.trees import nbytes
 
 WASTE = 1.0  # seconds of a turn that may be computed in vain
@@ -31,8 +31,8 @@ class Turn:
         measured: the columns of the history that are about models.
     """
 
-    before: ServerState | None
-    state: ServerState
+    before: RoundState | None
+    state: RoundState
     round: int
     did: Rounds | None
     measured: Deferred[Columns]
@@ -43,23 +43,23 @@ class Turn:
         return found[0], self.measured.finish(found[1])
 
 
-def first_turn(program: Program, state: ServerState, splits: Sequence[str]) -> Turn:
+def first_turn(program: Program, state: RoundState, splits: Sequence[str]) -> Turn:
     """Dispatch the evaluation of a state before its first round."""
     return Turn(None, state, 0, None, measurements(program, state, splits))
 
 
-def next_turn(program: Program, state: ServerState, now: int, rounds: int, splits: Sequence[str]) -> Turn:
+def next_turn(program: Program, state: RoundState, now: int, rounds: int, splits: Sequence[str]) -> Turn:
     """Dispatch the rounds after round ``now`` and the evaluation of the parts of the data in ``splits``."""
     ahead, did = program.advance(state, now, rounds)
     return Turn(state, ahead, now + rounds, did, measurements(program, ahead, splits))
 
 
-def measurements(program: Program, state: ServerState, splits: Sequence[str]) -> Deferred[Columns]:
+def measurements(program: Program, state: RoundState, splits: Sequence[str]) -> Deferred[Columns]:
     """Dispatch all measurements of a state."""
     return merge([*(program.evaluation(state, split) for split in splits), program.measures(state, splits)])
 
 
-def may_run_ahead(program: Program, state: ServerState, took: Sequence[float]) -> bool:
+def may_run_ahead(program: Program, state: RoundState, took: Sequence[float]) -> bool:
     """Return whether the next turn may be dispatched before the results of this one are read.
 
     A rule for stopping, a race or a number that is not finite may turn out to have ended the run, so that the turn was
@@ -74,6 +74,6 @@ def may_run_ahead(program: Program, state: ServerState, took: Sequence[float]) -
     return program.runs_ahead and len(took) > 1 and took[-1] < WASTE and nbytes(state) < LARGE
 
 
-def round_of(state: ServerState) -> int:
+def round_of(state: RoundState) -> int:
     """Return the number of rounds that the experiments of a state have done."""
     return int(np.max(np.asarray(state.round)))

@@ -62,8 +62,8 @@ def test_controls_and_what_clients_keep_stay_too_if_no_update_has_weight() -> No
     program = fl.engines.compiled().program(unread, quadratic(), [algorithm], [0])
     before = remembering(program.init())
     after, _ = program.advance(jax.tree.map(jnp.asarray, before), 0, 1)
-    assert not any(np.any(a) for a in jax.tree.leaves(after.kept.rows))  # where clients are entered now, with nothing
-    unchanged(*(dataclasses.replace(state, kept=None) for state in (before, after)))
+    assert not any(np.any(a) for a in jax.tree.leaves(after.clients.rows))  # clients are entered, with zeros
+    unchanged(*(dataclasses.replace(state, clients=None) for state in (before, after)))
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.name)

@@ -185,22 +185,25 @@ def test_what_is_sent_is_counted_round_by_round(timed: Clock | None) -> None:
 
 
 def test_a_graph_a_matrix_and_networkx_are_topologies() -> None:
-    ring = dpa_sgd("ring", weights="optimised").sized(8).describe()
+    ring = dpa_sgd("ring", weights="optimised").for_clients(8).describe()
     assert dpa_sgd(graph("ring", 8), weights="optimised").describe() == ring
     named = {**ring, "mixing": "networkx graph, optimised"}
     assert dpa_sgd(nx.cycle_graph(8), weights="optimised").describe() == named
     given = dpa_sgd(weights("optimised", graph("ring", 8))).describe()
     assert given == {**ring, "mixing": "matrix"}
-    assert dpa_sgd_mtl(graph("ring", 8)).mixer.describe() == dpa_sgd_mtl("ring").sized(8).mixer.describe()
+    assert (
+        dpa_sgd_mtl(graph("ring", 8)).routing.mixer.describe()
+        == dpa_sgd_mtl("ring").for_clients(8).routing.mixer.describe()
+    )
 
 
 def test_topologies_that_are_drawn_anew_have_names() -> None:
-    assert dpa_sgd("random-pairs").sized(6).mixer is random_pairs
-    assert dpa_sgd("random-pairs").mixer.moved(7) == 6
-    found = dpa_sgd("matcha:regular:0.3", degree=3, seed=2).sized(8).mixer.describe()
+    assert dpa_sgd("random-pairs").for_clients(6).routing.mixer is random_pairs
+    assert dpa_sgd("random-pairs").routing.mixer.moved(7) == 6
+    found = dpa_sgd("matcha:regular:0.3", degree=3, seed=2).for_clients(8).routing.mixer.describe()
     assert found == matcha("regular", 8, 0.3, degree=3, seed=2).describe()
     assert found["mixing"] == "MATCHA 0.3 on random 3-regular"
-    assert found != dpa_sgd("matcha:regular:3:0.3", seed=1).sized(8).mixer.describe()
+    assert found != dpa_sgd("matcha:regular:3:0.3", seed=1).for_clients(8).routing.mixer.describe()
     data = points([4.0, -1.0, 2.0, 0.5, 3.0])
     for name, mixer in (("random-pairs", random_pairs), ("matcha:ring:0.5", matcha("ring", 5))):
         named, same = (run(data, quadratic(), dpa_sgd(how, period=2, lr=0.05), rounds=3, evaluate=["test"])

@@ -9,10 +9,10 @@ import pytest
 from quadratic import points, quadratic
 
 from fedloom.algorithms import dpa_sgd_mtl, fedavg_mtl
-from fedloom.algorithms.multi_task import JITTER, root
 from fedloom.engines import clock, compiled
 from fedloom.errors import ArgumentError
 from fedloom.mixing import graph, random_pairs, weights
+from fedloom.routing.related_outputs import JITTER, root
 from fedloom.runs import run
 from fedloom.trees import member
 
@@ -36,11 +36,12 @@ def objective(w: Any, theta: Any, omegas: list[Any], members: list[list[int]], n
 def test_what_pulls_is_the_gradient_of_the_objective(name: str) -> None:
     k, d, n = 5, 3, 7
     found, rng = graph(name, k), np.random.default_rng(0)
-    algorithm = dpa_sgd_mtl(name, lambdas=LAMBDAS).sized(k)
-    who, there = (np.asarray(a) for a in algorithm.members())
+    algorithm = dpa_sgd_mtl(name, lambdas=LAMBDAS).for_clients(k)
+    who, there = (np.asarray(a) for a in algorithm.routing.members())
     members = [who[i][there[i] > 0].tolist() for i in range(k)]
     assert [sorted(m) for m in members] == [sorted([i, *np.flatnonzero(found.heard[i])]) for i in range(k)]
-    state = algorithm.init(quadratic().init(jax.random.key(0)), k)
+    first = jax.tree.map(lambda a: jnp.stack([a] * k), quadratic().init(jax.random.key(0)))
+    state = algorithm.init(first, k)
     w, theta = (jnp.asarray(rng.normal(size=(k, d)), jnp.float32) for _ in range(2))
     omega, omegas = np.zeros(state.memory["omega"].shape, np.float32), []
     for i, mine in enumerate(members):
@@ -50,7 +51,7 @@ def test_what_pulls_is_the_gradient_of_the_objective(name: str) -> None:
         places = np.flatnonzero(there[i])
         omega[i][np.ix_(places, places)] = omegas[i]
     variables = type(state.variables)({"body": {"w": theta}, "output": {"w": w}}, {})
-    told = algorithm.told(type(state)(variables, state.round, {"omega": jnp.asarray(omega)}), jnp.full(k, n))
+    told = algorithm.routing.broadcast(variables, {"omega": jnp.asarray(omega)}, jnp.full(k, n))
     wanted = jax.grad(objective, argnums=(0, 1))(w, theta, omegas, members, n, LAMBDAS)
     found_w = told["strength"]["output.w"][:, None] * w + told["slope"]["output.w"]
     np.testing.assert_allclose(found_w, wanted[0], rtol=2e-3, atol=1e-4)
@@ -147,7 +148,7 @@ def test_who_is_lost_learns_nothing() -> None:
     lossy = clock(1.0, lost=0.5, deadline=2.0, seed=3)
     there = lossy.machines(6, 0).there
     assert 0 < there.sum() < 6
-    algorithm = dpa_sgd_mtl("complete", period=1, batch_size=1, lr=0.1).sized(6)
+    algorithm = dpa_sgd_mtl("complete", period=1, batch_size=1, lr=0.1).for_clients(6)
     program = compiled().program(
         points([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], each=1), quadratic(), [algorithm], [0], clock=lossy
     )
@@ -179,4 +180,4 @@ def test_other_topologies_are_refused(options: dict[str, str], message: str) -> 
 
 
 def test_options_of_the_topology() -> None:
-    assert dpa_sgd_mtl("regular", degree=4).sized(8).mixer.index.shape == (1, 8, 5)
+    assert dpa_sgd_mtl("regular", degree=4).for_clients(8).routing.mixer.index.shape == (1, 8, 5)

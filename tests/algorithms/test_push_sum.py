@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
@@ -14,17 +16,18 @@ from fedloom.tasks import Variables
 HEARD = np.array([[0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, 0, 1, 0]], bool)  # nobody hears whom it tells, quite
 
 
-def exchange(algorithm: fl.algorithms.PushSum, state: fl.algorithms.PeerState, there: list[bool]):  # type: ignore[no-untyped-def]
-    told = Replies(jnp.ones(4), jnp.array(there), {}, round=state.round)
-    who = algorithm.mixer.pick(None, told, 4, state.variables)  # type: ignore[arg-type]
-    return algorithm.exchanged(state, told, state.variables, who)
+def exchange(method: fl.Method, state: fl.algorithms.RoundState, there: list[bool]) -> fl.algorithms.RoundState:
+    told, routing = Replies(jnp.ones(4), jnp.array(there), {}, round=state.round), method.routing
+    peers = routing.peers(None, told, 4, state.variables)  # type: ignore[arg-type]
+    models, memory = routing.exchange(state.variables, state.variables, state.memory, told, peers)
+    return replace(state, variables=models, memory=memory, round=state.round + 1)
 
 
 def test_all_come_to_the_mean_of_all_along_a_directed_graph() -> None:
     algorithm = push_sum(pushed(Graph("odd", HEARD)))
     values = np.array([1.0, 2.0, 4.0, 9.0], np.float32)
-    state = algorithm.init(Variables({"w": jnp.zeros(())}, {}), 4)
-    state = fl.algorithms.PeerState(Variables({"w": jnp.asarray(values)}, {}), state.round, state.memory)
+    state = algorithm.init(Variables({"w": jnp.zeros(4)}, {}), 4)
+    state = replace(state, variables=Variables({"w": jnp.asarray(values)}, {}))
     x, m, a = values.copy(), np.ones(4), (HEARD + np.eye(4)) / (1 + HEARD.sum(axis=0))
     for round in range(40):
         there = [True, True, round % 3 != 1, True]  # one is lost now and then, and keeps what it has
@@ -91,7 +94,7 @@ def test_of_a_graph_it_makes_its_own_matrix() -> None:
     odd = Graph("odd", HEARD)
     assert push_sum(odd).describe() == push_sum(pushed(odd)).describe()
     directed = nx.DiGraph([(j, i) for i, j in np.argwhere(HEARD)])  # j tells i
-    assert push_sum(directed).mixer.share.tolist() == pushed(odd).share.tolist()
+    assert push_sum(directed).routing.mixer.share.tolist() == pushed(odd).share.tolist()
     with pytest.raises(ArgumentError, match="topology must be a name or a graph, of which push-sum makes its matrix"):
         push_sum(np.eye(4))
     with pytest.raises(UnknownName, match=r"an argument must be one of .*topology, but is 'weights'"):

@@ -10,9 +10,9 @@ import optax
 import pytest
 from quadratic import points, quadratic
 
-import fedloom.engines.keeping as keeping
+import fedloom.engines.client_states as client_states
 from fedloom.algorithms import (
-    Algorithm,
+    Method,
     ditto,
     fedavg,
     fedbn,
@@ -57,7 +57,7 @@ def model(state: Any) -> tuple[float, float]:
 
 
 def own(program: Program, state: Any, k: int) -> tuple[float, float]:
-    params = program.algorithm.model(member(state, 0), jnp.int32(k)).params
+    params = program.method.model(member(state, 0), jnp.int32(k)).params
     return float(params["body"]["w"]), float(params["output"]["w"])
 
 
@@ -99,8 +99,8 @@ def test_scaffold_by_hand(fraction: float, layout: dict[str, Any]) -> None:
         c += (sum(controls) - sum(before)) / clients
     np.testing.assert_allclose(model(state), (w, w), rtol=1e-5)
     alone = member(state, 0)
-    np.testing.assert_allclose(alone.aside["control"]["body"]["w"], c, rtol=1e-4)
-    kept = [float(alone.kept.rows["control"]["output"]["w"][alone.kept.place[k]]) for k in range(clients)]
+    np.testing.assert_allclose(alone.broadcast["control"]["body"]["w"], c, rtol=1e-4)
+    kept = [float(alone.clients.rows["control"]["output"]["w"][alone.clients.place[k]]) for k in range(clients)]
     np.testing.assert_allclose(kept, controls, rtol=1e-4, atol=1e-6)
 
 
@@ -197,7 +197,7 @@ def test_clusters_find_their_clients(layout: dict[str, Any]) -> None:
     alone = member(state, 0)
     centres = sorted(float(sum(jax.tree.leaves(jax.tree.map(lambda a, c=c: a[c], alone.variables)))) for c in range(2))
     np.testing.assert_allclose(centres, [-10.0, 10.5], rtol=1e-3)
-    assert len(set(alone.choice[:2].tolist())) == len(set(alone.choice[2:].tolist())) == 1
+    assert len(set(alone.memory["choice"][:2].tolist())) == len(set(alone.memory["choice"][2:].tolist())) == 1
     found = program.users(state, "test")
     np.testing.assert_allclose(found["loss"][0], [0.125, 0.125, 0.5, 0, 0.5], atol=0.02)
 
@@ -212,8 +212,8 @@ def test_one_cluster_is_fedavg() -> None:
 
 def test_a_model_of_ones_own_takes_as_many_steps_again() -> None:
     n = np.array([0, 5, 10, 25])
-    assert beside(0.1, sgd(batch_size=10, epochs=2)).taken(n).tolist() == [0, 4, 4, 12]
-    assert sgd(batch_size=10, epochs=2).taken(n).tolist() == [0, 2, 2, 6]
+    assert beside(0.1, sgd(batch_size=10, epochs=2)).gradient_count(n).tolist() == [0, 4, 4, 12]
+    assert sgd(batch_size=10, epochs=2).gradient_count(n).tolist() == [0, 2, 2, 6]
 
 
 @pytest.mark.parametrize("make", [scaffold, ditto, fedper, lambda **o: ifca(2, **o)])
@@ -222,18 +222,18 @@ def test_what_clients_keep_survives_a_stop(make: Any, tmp_path: Path) -> None:
     whole = run(data, task, algorithm, rounds=6, evaluate=["test"], directory=tmp_path / "whole")
     run(data, task, algorithm, rounds=3, evaluate=["test"], directory=tmp_path / "cut")
     rest = run(data, task, algorithm, rounds=6, evaluate=["test"], directory=tmp_path / "cut")
-    column = "own_test_loss" if algorithm.personal else "test_loss"
+    column = "own_test_loss" if algorithm.is_personal else "test_loss"
     assert whole.history.column(column).tolist() == rest.history.column(column).tolist()
 
 
 def test_only_visited_clients_take_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "ROOM", 0)
+    monkeypatch.setattr(client_states, "ROOM", 0)
     program = compiled(devices=1).program(points([1.0] * 1000), quadratic(), [scaffold(fraction=0.004, **WORK)], [0])
     state, _ = program.advance(program.init(), 0, 3)
     visited = len(np.unique(program.cohorts(0, 3)))
     assert visited <= 12
-    assert state.kept.rows["control"]["body"]["w"].shape == (1, visited + 1)
-    assert int((np.asarray(state.kept.place) > 0).sum()) == visited
+    assert state.clients.rows["control"]["body"]["w"].shape == (1, visited + 1)
+    assert int((np.asarray(state.clients.place) > 0).sum()) == visited
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -257,7 +257,7 @@ def test_scaffold_around_private_heads_by_hand(layout: dict[str, Any]) -> None:
         c += (sum(controls) - sum(before)) / clients
     for k, head in enumerate(heads):
         np.testing.assert_allclose(own(program, state, k), (body, head), rtol=1e-4)
-    control = member(state, 0).aside["control"]
+    control = member(state, 0).broadcast["control"]
     np.testing.assert_allclose(control["body"]["w"], c, rtol=1e-3)
     assert control["output"]["w"] == 0
 
@@ -343,17 +343,18 @@ def test_bad_arguments(make: Any, message: str) -> None:
     [
         (fedper("ouput"), r"private must be layers that the model has \(body, output\), but is 'ouput'"),
         (fedper("*"), r"private must be some of the model's layers \(body, output\), not all"),
-        (ifca(local=corrected(sgd())), "local must be work that keeps nothing"),
+        (local_only(local=corrected(sgd())), "local must be work that needs nothing from a server"),
     ],
 )
-def test_a_model_must_have_what_is_private(algorithm: Algorithm, message: str) -> None:
+def test_a_model_must_have_what_is_private(algorithm: Method, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         run(points(VALUES), quadratic(), algorithm, rounds=1, evaluate=["test"])
 
 
 def test_a_variant_on_a_real_model() -> None:
     task = two_nn(inputs=784)
-    assert fedper("output").local.hides(task.init(jax.random.key(0))).keys() == {"params.output.b", "params.output.w"}
+    leaves = fedper("output").local.private_leaves(task.init(jax.random.key(0)))
+    assert leaves.keys() == {"params.output.b", "params.output.w"}
 
 
 def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any) -> None:
@@ -361,7 +362,7 @@ def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any) -> None:
     task = cnn(size=4, classes=3, normalised=True)
     program = compiled(lanes=2, devices=1).program(data, task, [fedbn(fraction=1.0, batch_size=3, lr=0.1)], [0])
     state, _ = program.advance(program.init(), 0, 2)
-    server, first, second = (member(state, 0).variables, *(program.algorithm.model(member(state, 0), jnp.int32(k))
+    server, first, second = (member(state, 0).variables, *(program.method.model(member(state, 0), jnp.int32(k))
                                                            for k in range(2)))  # fmt: skip
     assert (server.params["norm1"]["scale"] == 1).all() and (server.state["norm2"]["mean"] == 0).all()
     for a, b in ((first, second), (first, server), (second, server)):
@@ -371,7 +372,7 @@ def test_fedbn_keeps_norms_and_their_statistics_at_home(generated: Any) -> None:
     assert (server.params["hidden"]["w"] != member(program.init(), 0).variables.params["hidden"]["w"]).any()
 
 
-def after(algorithm: Algorithm, task: Any = None, rounds: int = 6) -> list[dict[str, float]]:
+def after(algorithm: Method, task: Any = None, rounds: int = 6) -> list[dict[str, float]]:
     """Every client's own model after some rounds."""
     data = points(VALUES)
     done = run(data, task or quadratic(), algorithm, rounds=rounds, evaluate=["test"])

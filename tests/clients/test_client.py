@@ -12,10 +12,10 @@ from fedloom.shuffle import shuffle
 @pytest.mark.parametrize(("n", "size"), [(11, 4), (3, 10)])
 def test_batches_are_those_of_the_compiled_engine(n: int, size: int) -> None:
     local, key = fl.local.sgd(epochs=3, batch_size=size), jnp.array([5, 6], jnp.uint32)
-    rows = local.rows(np.array([n, 11]))  # where the largest client has eleven examples
-    batch = jax.jit(lambda step: local.batch(step, jnp.int32(n), key, rows)[:2])
+    rows = local.batches.rows(np.array([n, 11]))  # where the largest client has eleven examples
+    batch = jax.jit(lambda step: local.batches.batch(step, jnp.int32(n), key, rows)[:2])
     found = list(told({}, epochs=3, batch_size=size, key=(5, 6)).batches(n))
-    assert len(found) == int(local.steps(np.array(n), rows))
+    assert len(found) == int(local.batches.steps(np.array(n), rows))
     for step, mine in enumerate(found):
         wanted, share = map(np.asarray, batch(jnp.int32(step)))
         assert mine.tolist() == wanted[share > 0].tolist()

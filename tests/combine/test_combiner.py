@@ -1,7 +1,6 @@
 """Combiners by hand, as properties, and in every engine that knows them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from fedloom.combine.ordered import ordered
 from fedloom.data import FederatedData
 from fedloom.engines import compiled
 from fedloom.errors import ArgumentError, CheckpointError
-from fedloom.local import Around, Local
+from fedloom.local import Local, LocalWrapper
 from fedloom.tasks import Variables, logistic
 from fedloom.trees import flatten, member, record, static
 
@@ -129,19 +128,18 @@ def test_bad_numbers() -> None:
 
 
 @record
-class Lying(Around):
+class Lying(LocalWrapper):
     """Work of a liar, who is known by the number of its examples: its reply is multiplied by a factor."""
 
     inner: Local
     factor: Any
     size: int = static()
 
-    def finish(self, work: Any, sent: Any, kept: Any, n: Any, lr: Any) -> Any:
-        reply, keeps = self.inner.finish(work, sent, kept, n, lr)
-        lie = lambda tree: jax.tree.map(lambda u: jnp.where(n == self.size, self.factor * u, u), tree)  # noqa: E731
-        return replace(reply, update=lie(reply.update), aside=lie(reply.aside)), {k: lie(v) for k, v in keeps.items()}
+    def end(self, work: Any, sent: Any, state: Any, client: Any) -> Any:
+        reply, lies = self.inner.end(work, sent, state, client), client.examples == self.size
+        return jax.tree.map(lambda u: jnp.where(lies, self.factor * u, u), reply)
 
-    def called(self) -> str:
+    def label(self) -> str:
         return f"lying({float(self.factor)})"
 
 
@@ -219,7 +217,7 @@ def test_private_layers_stay_at_home() -> None:
 
 
 def test_numbers_are_swept_in_one_program_and_kinds_are_not(generated: Make) -> None:
-    from fedloom.engines.program import _advance
+    from fedloom.engines.round import advance
 
     data, engine = generated(SIZES), compiled(lanes=2, devices=1)
     rules = [fl.fedavg(fraction=1.0, combiner=clipped(c, trimmed(s))) for c, s in ((0.02, 0.1), (0.3, 0.3))]
@@ -228,9 +226,9 @@ def test_numbers_are_swept_in_one_program_and_kinds_are_not(generated: Make) -> 
     for i, rule in enumerate(rules):
         apart = outcome(data, rule, 2, engine).variables
         jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=1e-5), together, apart)
-    compiled_before = _advance._cache_size()
+    compiled_before = advance._cache_size()
     outcome(data, fl.fedavg(fraction=1.0, combiner=clipped(0.1, trimmed(0.2))), 2, engine)
-    assert _advance._cache_size() == compiled_before
+    assert advance._cache_size() == compiled_before
     runs = fl.sweep(data, TASK, rules[0], rounds=1, trim=[0.0, 0.4], clip=[0.1])
     assert len({float(run.history.last("test_loss")) for run in runs}) == 2
 

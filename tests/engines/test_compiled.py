@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from often import often
 
-from fedloom.algorithms import Algorithm, fedavg
+from fedloom.algorithms import Method, fedavg
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.errors import ArgumentError
@@ -36,7 +36,7 @@ ALGORITHMS = {
 TASK = logistic(inputs=4, classes=3)
 
 
-def outcome(engine: Compiled, data: FederatedData, algorithm: Algorithm, task: Task = TASK, rounds: int = 3) -> Any:
+def outcome(engine: Compiled, data: FederatedData, algorithm: Method, task: Task = TASK, rounds: int = 3) -> Any:
     program = engine.program(data, task, [algorithm], [5])
     state, did = program.advance(program.init(), 0, rounds)
     return program, member(state, 0), did
@@ -94,14 +94,14 @@ def test_members_side_by_side_are_the_experiments_alone(generated: Make) -> None
 
 
 def test_learning_rates_epochs_and_seeds_compile_once(generated: Make) -> None:
-    from fedloom.engines.program import _advance
+    from fedloom.engines.round import advance
 
     data = generated([20, 20, 20])
     before = None
     for lr, epochs in ((0.1, 1), (0.2, 4), (0.3, 2)):
         outcome(compiled(), data, fedavg(lr=lr, epochs=epochs, decay=0.9), rounds=2)
-        assert before is None or _advance._cache_size() == before
-        before = _advance._cache_size()
+        assert before is None or advance._cache_size() == before
+        before = advance._cache_size()
 
 
 def counting() -> Task:

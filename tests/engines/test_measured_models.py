@@ -104,9 +104,9 @@ def test_a_server_measures_no_model_that_lacks_layers(generated: Make) -> None:
         course(TASK, METHODS["fedper"][0], data=data, stop=Stop(5, target=0.9))
 
 
-@pytest.mark.parametrize(("selection", "part"), [("all", "test"), ("random", EVERYBODYS + "test")])
-def test_ranks_measure_the_shared_model_on_everybodys_examples(generated: Make, selection: str, part: str) -> None:
+@pytest.mark.parametrize(("visits", "part"), [(False, "test"), (True, EVERYBODYS + "test")])
+def test_ranks_measure_the_shared_model_on_everybodys_examples(generated: Make, visits: bool, part: str) -> None:
     """Where only some users are trained on in a round, their examples are not everybody's."""
-    prepared: Any = SimpleNamespace(data=dealt(generated), selection=selection)
+    prepared: Any = SimpleNamespace(data=dealt(generated), visits=visits)
     assert part_for(prepared, "test", SHARED) == part
     assert part_for(prepared, "test", OWN) == "test"

@@ -90,8 +90,6 @@ def test_a_metric_that_a_client_does_not_give_is_named() -> None:
 def test_what_does_not_go_together() -> None:
     with pytest.raises(ArgumentError, match="engine must be processes or ray"):
         fl.run(points(VALUES), fl.clients.task(LineClient), PLAIN, rounds=1)
-    with pytest.raises(ArgumentError, match="task must be clients with code of their own"):
-        run(fl.engines.processes(1), quadratic())
     with pytest.raises(ArgumentError, match="algorithm must be plain local training"):
         run(fl.engines.processes(1), fl.clients.task(LineClient), fl.fedprox(0.1, lr=0.1))
     with pytest.raises(ArgumentError, match="workers must be at least 1"):

@@ -9,7 +9,7 @@ import fedloom as fl
 from fedloom.engines.crew import Crew
 from fedloom.engines.spread import cut
 from fedloom.engines.spreading import Spreading
-from fedloom.errors import ArgumentError, CrewError
+from fedloom.errors import CrewError
 from fedloom.trees import flatten
 
 VALUES = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0]
@@ -91,9 +91,16 @@ def test_a_run_in_a_crew_is_resumed_with_the_same_numbers(tmp_path) -> None:
     assert jax.tree.all(jax.tree.map(np.array_equal, resumed.variables, whole.variables))
 
 
-def test_clusters_cannot_be_spread() -> None:
-    with pytest.raises(ArgumentError, match="algorithm must be another: users choose among several models"):
-        end(fl.ifca(2, fraction=1.0, lr=0.1), Alone(1, pieces=2))
+def test_clients_with_code_of_their_own_choose_a_cluster_as_compiled_ones_do() -> None:
+    """With one cluster, and with two that begin alike, of which all choose the first."""
+    for clusters in (1, 2):
+        method = fl.ifca(clusters, fraction=1.0, lr=0.5)
+        compiled = fl.run(points(VALUES), quadratic(), method, rounds=2, evaluate=["test"])
+        task = fl.clients.task(LineClient, rate=2.0)
+        own = fl.run(points(VALUES), task, method, rounds=2, evaluate=["test"], engine=Alone(1, pieces=4))
+        both = compiled.variables.params["body"]["w"] + compiled.variables.params["output"]["w"]
+        np.testing.assert_allclose(own.variables.params["w"], both, rtol=1e-5)
+        assert own.history.last("steps") == compiled.history.last("steps")
 
 
 @pytest.mark.parametrize("algorithm", [fl.local_only(fraction=1.0, lr=0.5), fl.personalised(fraction=1.0, lr=0.5)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.algorithms import Algorithm, fedsgd
+from fedloom.algorithms import Method, fedsgd
 from fedloom.data import FederatedData
 from fedloom.engines import Compiled, compiled
 from fedloom.tasks import Batch, Task, Variables, classification, logistic
@@ -17,7 +17,7 @@ UNBALANCED = [3, 40, 200, 7, 100, 65, 1, 12]
 TASK = logistic(inputs=4, classes=3)
 
 
-def after(engine: Compiled, data: FederatedData, algorithms: list[Algorithm], task: Task = TASK) -> Any:
+def after(engine: Compiled, data: FederatedData, algorithms: list[Method], task: Task = TASK) -> Any:
     program = engine.program(data, task, algorithms, list(range(5, 5 + len(algorithms))))
     state, did = program.advance(program.init(), 0, 3)
     return program, state, did

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from weather import tiny
 
-from fedloom.engines.schedule import cohorts
 from fedloom.federation import arithmetic
 from fedloom.federation.arithmetic import Contribution
+from fedloom.selection import cohorts, random_order
 from fedloom.trees import flatten
 
 
 @pytest.mark.parametrize("participants", [1, 2, 3, 7, 64, 100])
 def test_a_round_would_have_the_simulation_s_cohort_first(participants: int) -> None:
     for round in (0, 5):
-        order = tiny(1.0).preference(round, participants)
+        order = tiny(1.0).preference(round, [1] * participants)
         assert sorted(order) == list(range(participants))
         m = max(1, participants // 3)
-        seeds, rounds = np.array([0], np.uint32), np.array([round], np.int32)
-        assert order[:m] == np.asarray(cohorts(seeds, rounds, np.int32(participants), m=m))[0, 0].tolist()
+        seeds, rounds = np.array([0], np.uint32), np.array([round])
+        assert order[:m] == cohorts("uniform", seeds, rounds, np.ones(participants), m)[0, 0].tolist()
 
 
 def test_a_step_by_hand() -> None:
@@ -33,13 +33,13 @@ def test_whoever_comes_costs_no_compilation() -> None:
     mine = tiny(1.0)
     given, update = [Contribution(0, 1, {})], [{"update.params.w": np.ones(3, np.float32)}]
     for everyone in (33, 40):
-        mine.preference(0, everyone)
+        mine.preference(0, [1] * everyone)
         mine.step(mine.first, given, update, everyone)
-    before = arithmetic._apply._cache_size(), arithmetic._shuffled._cache_size()
+    before = arithmetic._apply._cache_size(), random_order._drawn._cache_size()
     for everyone in (41, 50, 64):
-        mine.preference(0, everyone)
+        mine.preference(0, [1] * everyone)
         mine.step(mine.first, given, update, everyone)
-    assert (arithmetic._apply._cache_size(), arithmetic._shuffled._cache_size()) == before
+    assert (arithmetic._apply._cache_size(), random_order._drawn._cache_size()) == before
 
 
 def test_the_longest_work_is_added_first() -> None:

@@ -22,6 +22,7 @@ from fedloom.federation.status import status
 from fedloom.federation.wire import PROTOCOL
 from fedloom.federation.wire_pb2 import Beat, Order, Update, Verdict
 from fedloom.runs.stopping import Stop
+from fedloom.selection import SELECTIONS, cohorts
 from fedloom.trees import flatten
 
 READY = Beat(protocol=PROTOCOL, ready=True, examples=10)
@@ -133,13 +134,31 @@ def test_the_run_ends_after_its_rounds_and_everybody_is_told() -> None:
     assert desk.kinds("late") == ["welcome", "over"]
 
 
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_rounds_ask_the_simulation_s_cohorts(selection: str) -> None:
+    sizes, rounds = [3, 9, 5, 7, 1, 4], 5
+    server = arithmetic(TINY, fl.fedavg(fraction=1 / 3, selection=selection), 0)
+    desk = Desk(Rules(begin=6, over=1.0, pause=0.0), rounds, server)
+    for name, examples in zip("abcdef", sizes, strict=True):
+        desk.come(name, beat=Beat(protocol=PROTOCOL, ready=True, examples=examples))
+    expected = cohorts(selection, np.array([0], np.uint32), np.arange(rounds), np.array(sizes), 2)[:, 0]
+    for cohort in expected:
+        desk.c.tick()
+        assert desk.c.opened is not None
+        assert desk.c.opened.cohort == tuple("abcdef"[client] for client in cohort)
+        assert [desk.send(name) for name in desk.c.opened.cohort] == [Verdict.COUNTED] * 2
+        job = desk.c.tick()
+        assert job is not None
+        desk.c.finish(job())
+
+
 def test_more_are_asked_than_needed_and_the_first_count() -> None:
     desk = Desk(Rules(begin=10, over=1.5), arithmetic=arithmetic(TINY, fl.fedavg(fraction=0.2), 0))
     names = [f"p{i}" for i in range(10)]
     desk.come(*names)
     desk.tick()
     assert len(desk.asked()) == 3
-    preference = desk.arithmetic.preference(0, 10)[:3]
+    preference = desk.arithmetic.preference(0, [1] * 10)[:3]
     assert desk.asked() == {names[i] for i in preference}  # those whom the simulation would have, first
     first, second, third = desk.c.opened.cohort  # type: ignore[union-attr]
     assert desk.send(third) == desk.send(first) == Verdict.COUNTED

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedloom as fl
-from fedloom.algorithms import Algorithm
+from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.errors import ArgumentError
 from fedloom.federation.authority import init, issue
@@ -49,7 +49,7 @@ async def together(
     folder: Path,
     keys: Path | None,
     task: Task,
-    algorithm: Algorithm,
+    algorithm: Method,
     rounds: int = 2,
     data: FederatedData | None = DATA,
 ) -> tuple[Run, list[Joined]]:

@@ -33,6 +33,11 @@ def test_who_counts(roll: Roll) -> None:
     assert (roll.fit, roll.counting(100.0), roll.back_by()) == (4, 4, [10.0, 10.0])
 
 
+def test_the_sizes_of_those_who_are_there(roll: Roll) -> None:
+    roll.present["b"].examples = 10**15  # more than the rules believe
+    assert roll.sizes() == [10, RULES.examples, 0, 0]
+
+
 def test_after_so_many_offences_somebody_counts_no_more(roll: Roll) -> None:
     assert not roll.left_out("a") and roll.quarantined == 0
     assert roll.offend("a").offences == 1

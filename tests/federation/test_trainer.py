@@ -10,7 +10,7 @@ from often import often
 from quadratic import points
 
 import fedloom as fl
-from fedloom.algorithms import Algorithm
+from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DivergedError
@@ -39,7 +39,7 @@ def data() -> FederatedData:
 
 DATA = data()
 TASK = fl.tasks.two_nn(5, hidden=6, classes=2)
-ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
+ALGORITHMS: dict[str, Callable[[], Method]] = {
     "fedavg": lambda: fl.fedavg(**STEP),
     "fedsgd": lambda: fl.fedsgd(lr=0.1, fraction=1.0),
     "fedprox": lambda: fl.fedprox(0.1, **STEP),
@@ -54,7 +54,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
 }
 
 
-def served(algorithm: Algorithm, rounds: int, task: Task = TASK) -> tuple[Arithmetic, dict[str, np.ndarray]]:
+def served(algorithm: Method, rounds: int, task: Task = TASK) -> tuple[Arithmetic, dict[str, np.ndarray]]:
     """The model after some rounds of a server and three participants who hand files to each other."""
     mine = arithmetic(task, algorithm, SEED)
     trainers = [LocalTrainer(DATA.alone(k), lambda said: (task, algorithm)) for k in range(K)]  # noqa: ARG005
@@ -65,7 +65,7 @@ def served(algorithm: Algorithm, rounds: int, task: Task = TASK) -> tuple[Arithm
         sent = mine.model_schema.arrays(mine.model_schema.content(mine.sent(state)))
         done = [trainers[k].train(round, sent, kept[k]) for k in range(K)]
         kept = [dict(one.keeps) for one in done]
-        who = mine.preference(round, K)
+        who = mine.preference(round, [1] * K)
         given = [Contribution(k, done[k].examples, done[k].readings) for k in who]
         order = mine.ordered(given)
         updates = [mine.update_schema.arrays(mine.update_schema.content(done[who[i]].update)) for i in order]

@@ -1,91 +1,109 @@
-from itertools import chain
+"""Steps of SGD, worked out by hand where they can be."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from one_client import a_client, as_step, replied, worked
+from quadratic import quadratic
 
 from fedloom.errors import ArgumentError, UnknownName
-from fedloom.local import Sent, Sgd, Step, Turn, private, sgd
-from fedloom.shuffle import words
-from fedloom.tasks import logistic
+from fedloom.local import Local, Sent, Sgd, Work, private, sgd
+from fedloom.tasks import Variables, logistic
+from fedloom.trees import record
 
-KEY = words(jax.random.key(3))
-TURN = Turn(jnp.asarray(True), jnp.int32(0))
-
-
-def rows_of(local: Sgd, n: int, rows: int) -> list[tuple[np.ndarray, np.ndarray, bool]]:
-    steps = int(local.steps(jnp.int32(n), rows))
-    parts = [local.batch(jnp.int32(t), jnp.int32(n), KEY, rows) for t in range(steps)]
-    return [(np.asarray(a), np.asarray(b), bool(c.last)) for a, b, c in parts]
+X = as_step({"x": jnp.array([3.0, 5.0])})
 
 
-def test_an_epoch_sees_every_example_once_and_the_next_in_another_order() -> None:
-    steps = rows_of(sgd(epochs=2, batch_size=4), n=10, rows=4)
-    assert len(steps) == 6
-    seen = [place[share > 0].tolist() for place, share, _ in steps]
-    first, second = (list(chain.from_iterable(part)) for part in (seen[:3], seen[3:]))
-    assert sorted(first) == sorted(second) == list(range(10))
-    assert first != second
+def begun(a: float = 0.0, b: float = 0.0) -> Sent:
+    return Sent(Variables({"body": {"w": jnp.float32(a)}, "output": {"w": jnp.float32(b)}}, {}), {})
 
 
-def test_the_short_last_batch_counts_with_its_true_weight() -> None:
-    _, share, last = rows_of(sgd(batch_size=4), n=10, rows=4)[2]
-    assert share.tolist() == [0.5, 0.5, 0, 0]
-    assert last
+def numbers(work: Work) -> tuple[float, float]:
+    params = work.variables.params
+    return float(params["body"]["w"]), float(params["output"]["w"])
 
 
-def test_a_whole_set_is_one_batch_of_several_steps() -> None:
-    local = sgd(batch_size=None, epochs=2, microbatch=4)
-    rows = local.rows(np.array([10]))
-    assert rows == 4
-    steps = rows_of(local, 10, rows)
-    assert [last for *_, last in steps] == [False, False, True] * 2
-    np.testing.assert_allclose(sum(share.sum() for _, share, _ in steps[:3]), 1, rtol=1e-6)
-    assert sorted(chain.from_iterable(place[share > 0].tolist() for place, share, _ in steps[:3])) == list(range(10))
+def test_steps_by_hand() -> None:
+    """∇ = a + b - 4: both numbers go from 0 to 0.4, then to 0.4 + 0.1 · 3.2."""
+    done = worked(sgd(), quadratic(), begun(), {}, [X, X], a_client(0.1))
+    np.testing.assert_allclose(numbers(done), (0.72, 0.72), rtol=1e-6)
 
 
-def test_a_batch_larger_than_every_client_is_cut() -> None:
-    assert sgd(batch_size=50).rows(np.array([30, 10])) == 30
-
-
-def test_a_whole_set_is_computed_in_pieces_that_small_clients_fill() -> None:
-    local, sizes = sgd(batch_size=None, microbatch=200), np.array([640] + [12] * 99)
-    rows = local.rows(sizes)
-    assert rows == 16  # 99 × 12 + 640 = 1,828 examples in (99 + 40) × 16 = 2,224 rows; by 32 they would be 3,808
-    assert local.rows(np.array([3, 3, 12])) == 6  # fewer than 16: halves
-    assert local.rows(np.full(100, 600)) == 200
-
-
-def test_the_learning_rate_decays_by_round() -> None:
-    local = sgd(lr=0.5, decay=0.5)
-    assert [float(local.rate(jnp.int32(r))) for r in range(3)] == [0.5, 0.25, 0.125]
+def test_the_reply_is_the_change_of_the_model() -> None:
+    reply = replied(sgd(), quadratic(), begun(1.0, 1.0), {"mine": 7}, [X], a_client(0.5))
+    assert reply.message.mean == {"params": {"body": {"w": 1.0}, "output": {"w": 1.0}}, "state": {}}
+    assert (reply.message.sum, reply.message.listed, reply.report) == ({}, {}, {})
+    assert reply.state == {"mine": 7}
 
 
 def test_any_optax_optimiser_takes_its_own_step() -> None:
     task, local = logistic(inputs=2, classes=2), sgd(lr=0.1, optimizer=optax.adam)
     variables = task.init(jax.random.key(0))
-    batch = {"x": jnp.ones((1, 2)), "y": jnp.array([0])}
-    work = local.start(Sent(variables, {}), {}, 0.1, accumulates=False)
-    moved = local.step(task, work, Step(batch, jnp.ones(1), TURN, 0.1, jax.random.key(0))).variables
+    batch = as_step({"x": jnp.ones((1, 2)), "y": jnp.array([0])})
+    moved = worked(local, task, Sent(variables, {}), {}, [batch], a_client(0.1)).variables
     change = moved.params["output"]["w"] - variables.params["output"]["w"]
     np.testing.assert_allclose(jnp.abs(change), 0.1, rtol=1e-4)  # Adam's first step is lr in every direction
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lr": 0.0}, "lr must be above 0, but is 0.0"),
-        ({"epochs": 0}, "epochs must be at least 1, but is 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"decay": 1.5}, "decay must be above 0 and at most 1, but is 1.5"),
-        ({"microbatch": 0}, "microbatch must be at least 1"),
-    ],
-)
-def test_bad_arguments(options: dict[str, float], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        sgd(**options)  # type: ignore[arg-type]
+def test_an_accelerators_form_of_a_step_is_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = worked(sgd(), quadratic(), begun(), {}, [X, X], a_client(0.1))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert sgd().scales_loss
+    assert sgd().idle_step_is_noop
+    there = worked(sgd(), quadratic(), begun(), {}, [X, X], a_client(0.1))
+    np.testing.assert_allclose(numbers(there), numbers(here), rtol=1e-6)
+
+
+@record
+class Doubled(Sgd):
+    """Twice the gradient."""
+
+    def gradient(self, task: Any, work: Any, batch: Any, client: Any) -> Any:
+        gradient, state = super().gradient(task, work, batch, client)
+        return jax.tree.map(lambda g: 2 * g, gradient), state
+
+
+@record
+class Halved(Sgd):
+    """Half a step."""
+
+    def move(self, work: Any, gradient: Any, client: Any) -> Any:
+        return super().move(work, jax.tree.map(lambda g: g / 2, gradient), client)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize(("kind", "wanted"), [(Doubled, 0.8), (Halved, 0.2)])
+def test_an_overridden_function_is_called_on_every_device(
+    kind: type[Sgd], wanted: float, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where plain SGD is computed as w + ∇(-η·ℓ): an overridden function receives the gradient itself."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    plain = sgd()
+    local = kind(plain.batches, plain.optimizer).checked()
+    assert not local.scales_loss
+    assert not local.idle_step_is_noop
+    assert not local.is_single_gradient
+    assert local.describe()["work"] == kind.__name__
+    done = worked(local, quadratic(), begun(), {}, [X], a_client(0.1))
+    np.testing.assert_allclose(numbers(done), (wanted, wanted), rtol=1e-6)
+
+
+def test_facts_that_engines_use() -> None:
+    assert sgd().is_plain_sgd
+    assert not sgd(optimizer="momentum").is_plain_sgd
+    assert sgd(batch_size=None).is_single_gradient
+    for several in (sgd(), sgd(batch_size=None, epochs=2), sgd(batch_size=None, optimizer="adam")):
+        assert not several.is_single_gradient
+
+
+@pytest.mark.parametrize("options", [{"lr": 0.0}, {"epochs": 0}, {"decay": 1.5}])
+def test_bad_arguments(options: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        sgd(**options)
 
 
 def test_an_unknown_optimiser_lists_the_known() -> None:
@@ -98,16 +116,13 @@ def test_an_unknown_optimiser_lists_the_known() -> None:
 @pytest.mark.parametrize("microbatch", [None, 4, 30])
 def test_a_whole_set_is_one_step_in_however_many_pieces(microbatch: int | None) -> None:
     local, sizes = sgd(batch_size=None, epochs=3, microbatch=microbatch), np.array([0, 1, 12, 640])
-    assert local.taken(sizes).tolist() == [0, 3, 3, 3]
-    assert private("output", local, head_epochs=2).taken(sizes).tolist() == [0, 5, 5, 5]
-    assert sgd(batch_size=10, epochs=2).taken(sizes).tolist() == [0, 2, 4, 128]
-    assert private("output", sgd(batch_size=10, period=5)).taken(sizes).tolist() == [0, 5, 5, 5]
-    assert private("output", sgd(batch_size=10), head_epochs=2).taken(sizes).tolist() == [0, 3, 6, 192]
 
+    def counts(local: Local) -> list[int]:
+        found: list[int] = local.gradient_count(sizes).tolist()
+        return found
 
-def test_an_accelerator_gets_larger_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    local, sizes = sgd(batch_size=None), np.array([600, 600])
-    assert local.rows(sizes) == 200
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert local.rows(sizes) == 600
-    assert sgd(batch_size=None, microbatch=100).rows(sizes) == 100
+    assert counts(local) == [0, 3, 3, 3]
+    assert counts(private("output", local, head_epochs=2)) == [0, 5, 5, 5]
+    assert counts(sgd(batch_size=10, epochs=2)) == [0, 2, 4, 128]
+    assert counts(private("output", sgd(batch_size=10, period=5))) == [0, 5, 5, 5]
+    assert counts(private("output", sgd(batch_size=10), head_epochs=2)) == [0, 3, 6, 192]

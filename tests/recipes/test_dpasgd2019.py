@@ -8,13 +8,13 @@ import pytest
 
 import fedloom.recipes.dpasgd2019 as recipe
 import fedloom.recipes.ring_balance as balance
-from fedloom.algorithms.multi_task import OMEGA
 from fedloom.errors import FedloomError
 from fedloom.recipes.conduct import Conduct
 from fedloom.recipes.dpasgd2019 import DPASGD2019
 from fedloom.recipes.part import Found
 from fedloom.recipes.ring_setting import BASE, CLOCKS, METHODS, PULL, RING, SERVER, SETS, STEPS, experiment, named
 from fedloom.recipes.series import Kept
+from fedloom.routing.related_outputs import OMEGA
 from fedloom.runs.prepare import federated
 from fedloom.tasks import Variables
 
@@ -87,9 +87,9 @@ def test_steps_of_a_pass_and_the_pull_of_the_regulariser(part: str) -> None:
     assert PULL[part] == round((workers / 3) ** 2)
     pulls = []
     for method in (SERVER, RING):
-        algorithm = experiment(part, method).build_algorithm().sized(workers)
+        algorithm = experiment(part, method).build_algorithm().for_clients(workers)
         state = algorithm.init(Variables({"output": np.zeros((workers, 1))}, {}), workers)
-        pulls.append(np.diag(algorithm.coupling(state.memory[OMEGA], sizes)).mean())
+        pulls.append(np.diag(algorithm.routing.coupling(state.memory[OMEGA], sizes)).mean())
     assert pulls[0] / pulls[1] == pytest.approx((workers / 3) ** 2, rel=1e-3)
 
 

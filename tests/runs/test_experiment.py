@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.combine import clipped, mean
-from fedloom.engines import Compiled, RayEngine
+from fedloom.engines import Compiled, ProcessEngine, RayEngine, Reference
 from fedloom.errors import ArgumentError, FedloomError, UnknownName
 from fedloom.mixing import graph
 from fedloom.runs import Experiment
@@ -85,7 +85,7 @@ def test_an_unknown_field_in_python() -> None:
 
 def test_fedsgd_is_one_epoch_of_everything() -> None:
     local = Experiment(algorithm="fedsgd").build_algorithm().local
-    assert (local.epochs, local.batch_size) == (1, None)
+    assert (local.batches.epochs, local.batches.batch_size) == (1, None)
 
 
 def test_it_builds_what_it_says() -> None:
@@ -154,7 +154,7 @@ def test_it_builds_what_it_says() -> None:
         ('combine = "trimmed"\ntrim = 0.5', r"trim must be at least 0 and below 0\.5, but is 0\.5"),
         ("clip = 0", "clip must be above 0, but is 0"),
         ('combine = "median"\nweighting = "uniform"', "weighting must be left alone with combine median"),
-        ('algorithm = "ifca"\ncombine = "median"', "combine must be left alone with algorithm ifca"),
+        ('algorithm = "dpa-sgd"\ncombine = "median"', "combine must be left alone with algorithm dpa-sgd"),
         ('algorithm = "dpa-sgd"\nclip = 1.0', "clip must be left alone with algorithm dpa-sgd"),
         ('algorithm = "qfedavg"\ncombine = "median"', "combine must be left alone with algorithm qfedavg"),
         ('inputs = "bytes"', "inputs must be one of centred, standard, unit, but is 'bytes'"),
@@ -191,10 +191,11 @@ def test_the_rate_on_the_union_decays_over_the_same_work(fraction: float, epochs
     e = Experiment(fraction=fraction, epochs=epochs, decay=0.9)
     central = e.centrally(20, per_round=1 / rounds)  # so many rounds are a pass
     for done in (0, 1, 4, 8):  # passes
-        rate = central.build_algorithm().local.rate(jnp.int32(done))
+        rate = central.build_algorithm().local.batches.rate(jnp.int32(done))
         assert float(rate) == pytest.approx(0.1 * 0.9 ** (rounds * done), rel=1e-5)
     assert Experiment(fraction=0.1).centrally(3, per_round=0.1).decay == 1
-    assert float(Experiment(decay=0.5).centrally(3, per_round=1e-6).build_algorithm().local.rate(jnp.int32(1))) == 0
+    fast = Experiment(decay=0.5).centrally(3, per_round=1e-6).build_algorithm()
+    assert float(fast.local.batches.rate(jnp.int32(1))) == 0
 
 
 def test_the_union_needs_no_weighting() -> None:
@@ -208,7 +209,7 @@ def test_every_algorithm_is_built_and_uses_its_options() -> None:
              "server_lr": 0.5, "mu": 0.7, "private": "hidden1", "head_epochs": 4, "clusters": 3, "q": 2.0, "peers": 5,
              "topology": "line", "topology_seed": 3, "neighbours": "uniform", "period": 7, "lambda1": 0.2,
              "lambda2": 0.3, "lambda3": 0.4, "combine": "median", "clip": 0.5,
-             "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5}  # fmt: skip
+             "lambda4": 0.5, "eta": 0.6, "upper": "hidden2", "server_momentum": 0.5, "selection": "once"}  # fmt: skip
     assert set(other) == set(OPTIONS)
     for name, (used, _) in METHODS.items():
         base = {"server": "momentum", "topology": "regular", "upper": "hidden1"}  # for momentum, seed and lambda4
@@ -238,9 +239,17 @@ def test_the_engine_is_built_as_the_experiment_says() -> None:
     engine = Experiment(engine="ray", actors=3, pieces=5, address="auto").build_engine()
     assert isinstance(engine, RayEngine)
     assert (engine.workers, engine.pieces, engine.address) == (3, 5, "auto")
+    processes = Experiment(engine="processes", actors=2).build_engine()
+    assert isinstance(processes, ProcessEngine)
+    assert processes.workers == 2
+    assert isinstance(Experiment(engine="reference").build_engine(), Reference)
+    with pytest.raises(ArgumentError, match="address must be left alone with the engine processes"):
+        Experiment(engine="processes", address="auto")
     with pytest.raises(ArgumentError, match="actors must be left alone with the engine compiled"):
         Experiment(actors=3)
-    with pytest.raises(ArgumentError, match="engine must be one of compiled, ray, but is 'spark'"):
+    with pytest.raises(
+        ArgumentError, match="engine must be one of compiled, processes, ray, reference, but is 'spark'"
+    ):
         Experiment(engine="spark")
 
 
@@ -249,7 +258,7 @@ def test_a_random_topology_has_a_seed_of_its_own(algorithm: str) -> None:
     e = Experiment(algorithm=algorithm, topology="regular:4")
 
     def heard(e: Experiment) -> list[int]:
-        return e.build_algorithm().sized(20).mixer.index[0].ravel().tolist()
+        return e.build_algorithm().for_clients(20).routing.mixer.index[0].ravel().tolist()
 
     def along(seed: int) -> list[int]:
         return graph("regular:4", 20, seed=seed).heard.nonzero()[1].tolist()

@@ -54,7 +54,7 @@ def same(a: Any, b: Any) -> None:
 def test_the_best_model_is_that_of_its_round_bit_for_bit(
     thirds: FederatedData, algorithm: Method, tmp_path: Path
 ) -> None:
-    monitor = "own_validation_loss" if algorithm.personal else "validation_loss"
+    monitor = "own_validation_loss" if algorithm.is_personal else "validation_loss"
     kept = fl.run(thirds, TASK, algorithm, rounds=8, monitor=monitor, keep="best", directory=tmp_path)
     losses = kept.history.column(monitor)
     best = int(np.argmin(losses))

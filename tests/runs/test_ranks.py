@@ -14,6 +14,7 @@ from fedloom.combine import Combiner, clipped, median
 from fedloom.errors import ArgumentError
 from fedloom.runs import load
 from fedloom.runs.order import supported
+from fedloom.selection import cohorts
 from fedloom.tasks import logistic
 
 pytestmark = pytest.mark.filterwarnings(f"default:{MISSING[:14]}")  # told after every run, not only with -rs
@@ -38,7 +39,7 @@ def cases(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("case", ["ring", "one peer", "fedavg"])
+@pytest.mark.parametrize("case", ["ring", "one peer", "fedavg", "fedavg, once"])
 def test_two_ranks_agree_with_the_compiled_engine(cases: dict[str, Any], case: str) -> None:
     found = cases["agreement"][case]
     assert found["type"] == "float64"
@@ -71,12 +72,12 @@ def test_replies_are_only_averaged(combiner: Combiner) -> None:
 
 
 def test_meetings_that_are_drawn_anew_are_refused() -> None:
-    pairs = dpa_sgd("random-pairs").sized(4)
+    pairs = dpa_sgd("random-pairs").for_clients(4)
     with pytest.raises(
         ArgumentError, match=r"dpa-sgd along a topology that is not drawn anew, local, .*, but is 'pairs'"
     ):
         supported(pairs, logistic(inputs=4, classes=3), "pairs")
-    supported(dpa_sgd("one-peer-exponential").sized(4), logistic(inputs=4, classes=3), "one peer")
+    supported(dpa_sgd("one-peer-exponential").for_clients(4), logistic(inputs=4, classes=3), "one peer")
 
 
 def test_more_ranks_than_workers_are_refused_everywhere(cases: dict[str, Any]) -> None:
@@ -98,8 +99,9 @@ def test_a_run_that_diverges_leaves_the_model_before(cases: dict[str, Any]) -> N
     assert (found["finite"], found["round"], found["models"]) == (True, 0, 2)
 
 
-def test_every_user_is_visited_once(cases: dict[str, Any]) -> None:
-    assert [told["once"] for told in cases["ranks"]] == [{"visited": list(range(8)), "verdict": "did 3 rounds"}] * 2
+def test_fewer_workers_train_on_the_clients_that_are_selected(cases: dict[str, Any]) -> None:
+    selected = np.sort(cohorts("once", np.array([0], np.uint32), np.arange(4), np.ones(8), 3)[:, 0]).tolist()
+    assert [told["once"] for told in cases["ranks"]] == [{"visited": selected, "verdict": "did 4 rounds"}] * 2
 
 
 def test_an_interrupted_run_goes_on_with_the_same_numbers(cases: dict[str, Any]) -> None:

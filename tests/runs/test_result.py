@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.algorithms import Method, Personalised
+from fedloom.algorithms import Method
 from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, CheckpointError
@@ -48,18 +48,18 @@ def test_a_client_s_model_is_what_was_measured(halves: FederatedData, algorithm:
         mine = halves.examples("test", k)
         found = TASK.metrics(run.of(k), {name: column[mine] for name, column in halves.columns.items()})
         sums = {name: total + float(found[name].sum()) for name, total in sums.items()}
-    own = "own_" if algorithm.personal else ""
+    own = "own_" if algorithm.is_personal else ""
     assert sums["accuracy"] / 12 == pytest.approx(run.history.last(f"{own}test_accuracy"))
     assert sums["loss"] / 12 == pytest.approx(run.history.last(f"{own}test_loss"), rel=1e-5)
     shared = "test_accuracy" in run.history.columns
-    assert shared == (not algorithm.personal or algorithm.local.describe().get("work", "").startswith("ditto"))
+    assert shared == (not algorithm.is_personal or algorithm.local.describe().get("work", "").startswith("ditto"))
     pickle.dumps(run)
     again = fl.run(halves, TASK, algorithm, rounds=3, evaluate="test", directory=tmp_path)
     for name, a in flatten(run.of(2)).items():
         np.testing.assert_array_equal(a, flatten(again.of(2))[name])
     with pytest.raises(ArgumentError, match="client must be"):
         run.of(3)
-    if algorithm.personal and not isinstance(algorithm, Personalised):
+    if algorithm.is_personal and not algorithm.routing.exchanges_models:
         with pytest.raises(CheckpointError, match="and no client's own: those are where they were trained"):
             fl.load(tmp_path).of(0)
         return

@@ -20,7 +20,7 @@ from hurry import hurried
 
 import fedloom as fl
 import fedloom.runs.ongoing as ongoing
-from fedloom.algorithms import Kept, ServerState
+from fedloom.algorithms import ClientStates, RoundState
 from fedloom.data import FederatedData
 from fedloom.engines import Program, compiled
 from fedloom.errors import ArgumentError, CheckpointError, DivergedError, UnknownName
@@ -347,7 +347,7 @@ def test_experiments_that_stopped_leave_the_program(
 
 def test_members_that_kept_more_or_less_go_on_together() -> None:
     """Rows that a member lacks are as its first, which is what everybody begins with."""
-    kept = [Kept(np.zeros(4, np.int32), {"c": np.arange(1.0, many)}) for many in (3, 5)]
-    states = [ServerState(Variables({}, {}), (), np.int32(0), {}, k) for k in kept]
-    assert [s.kept.rows["c"].tolist() for s in evened(states) if s.kept] == [[1, 2, 1, 1], [1, 2, 3, 4]]
-    assert evened([replace(states[0], kept=None)])[0].kept is None
+    kept = [ClientStates(np.zeros(4, np.int32), {"c": np.arange(1.0, many)}) for many in (3, 5)]
+    states = [RoundState(Variables({}, {}), (), np.int32(0), {}, k, {}) for k in kept]
+    assert [s.clients.rows["c"].tolist() for s in evened(states) if s.clients] == [[1, 2, 1, 1], [1, 2, 3, 4]]
+    assert evened([replace(states[0], clients=None)])[0].clients is None

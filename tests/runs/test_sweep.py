@@ -105,9 +105,9 @@ def test_an_unknown_axis(generated: Make) -> None:
 
 def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
     rules = [
-        (fedavg(weighting=by_loss()), "temperature", ("weighting", "temperature")),
-        (fedavg(weighting=excluding(among=by_loss())), "temperature", ("weighting", "among", "temperature")),
-        (personalised(weighting=excluding()), "exclude", ("mixer", "weighting", "z")),
+        (fedavg(weighting=by_loss()), "temperature", ("routing", "weighting", "temperature")),
+        (fedavg(weighting=excluding(among=by_loss())), "temperature", ("routing", "weighting", "among", "temperature")),
+        (personalised(weighting=excluding()), "exclude", ("routing", "mixer", "weighting", "z")),
     ]
     for algorithm, axis, path in rules:
         assert place(algorithm, axis) == path
@@ -129,7 +129,7 @@ def test_weightings_numbers_are_swept_wherever_they_stand() -> None:
 )
 def test_numbers_inside_local_work_and_weightings_are_swept(make: Any, axes: dict[str, list[float]]) -> None:
     runs = fl.sweep(points([4.0, -1.0]), quadratic(), make(), rounds=3, **axes)
-    column = "own_test_loss" if make().personal else "test_loss"
+    column = "own_test_loss" if make().is_personal else "test_loss"
     assert len({r.history.last(column) for r in runs}) == 2
 
 

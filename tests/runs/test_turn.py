@@ -12,7 +12,7 @@ from quadratic import points, quadratic
 
 import fedloom as fl
 from fedloom.data import FederatedData
-from fedloom.engines import schedule
+from fedloom.engines import cohorts
 from fedloom.runs import checkpoint, ongoing, turn
 from fedloom.runs.runner import train
 from fedloom.runs.settings import Settings
@@ -20,7 +20,7 @@ from fedloom.runs.settings import Settings
 Make = Callable[..., FederatedData]
 TASK = fl.tasks.logistic(inputs=4, classes=3)
 SIZES = [5, 12, 30, 8]
-METHODS: dict[str, fl.Algorithm] = {
+METHODS: dict[str, fl.Method] = {
     "server": fl.fedavg(fraction=0.5, server=fl.server("momentum", lr=0.5)),
     "client state": fl.scaffold(fraction=0.5),
     "own models": fl.dpa_sgd(topology="ring"),
@@ -51,9 +51,8 @@ def same(a: Any, b: Any) -> None:
 def test_cohorts_are_drawn_once_and_results_come_by_one_transfer(
     generated: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule._block.cache_clear()
-    draw, transfer = Counted(schedule.cohorts), Counted(jax.device_get)
-    monkeypatch.setattr(schedule, "cohorts", draw)
+    draw, transfer = Counted(cohorts.cohorts), Counted(jax.device_get)
+    monkeypatch.setattr(cohorts, "cohorts", draw)
     monkeypatch.setattr(turn.jax, "device_get", transfer)
     run = fl.run(generated(SIZES), TASK, METHODS["server"], rounds=7)
     assert len(run.history) == 8

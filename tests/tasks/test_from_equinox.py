@@ -115,7 +115,7 @@ def test_names_and_what_is_kept() -> None:
     module, state = eqx.nn.make_with_state(Network)()
     begun = fl.tasks.from_equinox(module, state=state).init(KEY)
     assert set(begun.params) == {"convolution.weight", "norm.weight", "norm.bias", "output.weight", "output.bias"}
-    hidden = set(fl.local.private("state", fl.local.sgd()).hides(begun))
+    hidden = set(fl.local.private("state", fl.local.sgd()).private_leaves(begun))
     assert hidden == {f"state.{name}" for name in begun.state}
     assert hidden
 

@@ -152,7 +152,7 @@ def test_the_statistics_of_many_layers_stay_with_their_layers() -> None:
 
 def test_names_state_and_what_is_kept() -> None:
     begun = fl.tasks.from_flax(Nnx()).init(jax.random.key(0))
-    hidden = lambda layers: set(fl.local.private(layers, fl.local.sgd()).hides(begun))  # noqa: E731
+    hidden = lambda layers: set(fl.local.private(layers, fl.local.sgd()).private_leaves(begun))  # noqa: E731
     assert hidden("state") == {"state.norm.mean", "state.norm.var"}
     assert hidden("norm*") == {"params.norm.scale", "params.norm.bias", "state.norm.mean", "state.norm.var"}
 

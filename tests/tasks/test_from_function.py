@@ -87,7 +87,7 @@ def test_parameters_of_another_model() -> None:
 
 def test_layers_of_ones_own_by_their_place_and_all_state() -> None:
     begun = moving().init(jax.random.key(0))
-    hidden = lambda layers: set(fl.local.private(layers, fl.local.sgd()).hides(begun))  # noqa: E731
+    hidden = lambda layers: set(fl.local.private(layers, fl.local.sgd()).private_leaves(begun))  # noqa: E731
     assert hidden("1") == {"params.1.w", "params.1.b"}
     assert hidden("state") == {"state.seen"}
 

@@ -106,7 +106,7 @@ def test_variables_of_another_model(model: Any) -> None:
 
 def test_layers_and_state_are_kept_by_their_names(model: Any) -> None:
     begun = fl.tasks.from_keras(model).init(jax.random.key(0))
-    hidden = lambda layers: set(fl.local.private(layers, fl.local.sgd()).hides(begun))  # noqa: E731
+    hidden = lambda layers: set(fl.local.private(layers, fl.local.sgd()).private_leaves(begun))  # noqa: E731
     statistics = {"state.norm.moving_mean", "state.norm.moving_variance"}
     assert hidden("norm*") == {"params.norm.gamma", "params.norm.beta"} | statistics  # as fl.fedbn()
     assert hidden("state") == statistics

@@ -1,0 +1,1 @@
+"""Round: what every engine does at the end of a round."""
