@@ -108,6 +108,10 @@ def page() -> str:
         parts += alone(result)
     for result in read("users-models-*.json"):
         parts += users_tables.section(result)
+    if results := read("precision-*.json"):
+        parts += users_tables.precision(results)
+    for result in read("compiling-*.json"):
+        parts += users_tables.compiling(result)
     for result in read("million-*.json"):
         parts += million(result)
     for result in read("idle.json"):

@@ -119,3 +119,38 @@ def omitted(library: str, rows: Sequence[dict[str, Any]]) -> list[str]:
 def drawn(cells: Sequence[str]) -> str:
     """Return a line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
+
+
+MODELS = {"resnet18-50": "ResNet-18, B = 50", "resnet18-250": "ResNet-18, B = 250", "gpt-16": "GPT, 10.7 M, B = 16"}
+"""Part of `precision.py` → the model that it times."""
+
+
+def precision(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the section of training steps in float32 and bfloat16."""
+    measured = [one for result in results for one in result["measured"] if one["part"] in MODELS]
+    lines = [
+        f"## Precision of users' models, on {results[0]['device']}", "",
+        "TFLOP/s of a training step of users' PyTorch models; *one lane* is one client after another.", "",
+        drawn(["TFLOP/s", "float32", "bfloat16, one lane", "bfloat16"]), drawn(["---"] * 4),
+    ]  # fmt: skip
+    for part, name in MODELS.items():
+        cells = [[f"{one['tflops']:.0f}" for one in measured
+                  if (one["part"], one["precision"], one["lanes"]) == (part, kind, lanes)]
+                 for kind, lanes in (("float32", None), ("bfloat16", 1), ("bfloat16", None))]  # fmt: skip
+        lines.append(drawn([name, *(cell[0] if cell else "–" for cell in cells)]))
+    commands = "; ".join(f"{result['date'][:10]}: `{result['command']}`" for result in results)
+    return [*lines, "", f"Recorded {commands}.", ""]
+
+
+def compiling(result: dict[str, Any]) -> list[str]:
+    """Return the section of the seconds before a run's first round."""
+    lines = [
+        f"## Compiling users' models, on {result['device']}", "",
+        "Seconds from `fl.run` to the first round of PyTorch encoders: of the first run, of the second run, and of "
+        "the first run of the next process, which shares the cache folder.", "",
+        drawn(["seconds", "first run", "second run", "next process"]), drawn(["---"] * 4),
+    ]  # fmt: skip
+    for row in result["rows"]:
+        times = (row["first"], row["second"], row["next_process"])
+        lines.append(drawn([f"{row['layers']} layers, {row['precision']}", *(f"{seconds:.2g}" for seconds in times)]))
+    return [*lines, "", f"Recorded {result['date'][:10]}: `{result['command']}`.", ""]
