@@ -47,7 +47,7 @@ def per_round(run: fl.Run) -> float:
     return float((seconds[-1] - seconds[start]) / (rounds[-1] - rounds[start]))
 
 
-def evaluating(data: fl.data.FederatedData, task: fl.tasks.Task, algorithm: fl.Algorithm, repeat: int) -> float:
+def evaluating(data: fl.data.FederatedData, task: fl.tasks.Task, algorithm: fl.Method, repeat: int) -> float:
     """Return the seconds that the device takes to evaluate a model on all parts of the data."""
     program = fl.engines.compiled().program(data, task, [algorithm], [0])
     state, times = program.init(), []
