@@ -23,12 +23,22 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 run: .venv/installed  ## train the first model: MNIST, 100 clients, to 97 %
 	$(BIN)/fedloom run
 
+TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+IN = $(addprefix tests/,$(1))
+
+# Each line of tests has processes of its own: JAX's memory grows with the programs of a process, and processes with
+# thousands of programs ended now and then by a segmentation fault in the library that unwinds the stack.
 test: .venv/dev  ## lint, types, declared dependencies, doctests and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/deptry fedloom
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(TEST) $(call IN,golden)
+	$(TEST) $(call IN,product engines)
+	$(TEST) $(call IN,algorithms routing round combine local mixing selection)
+	$(TEST) $(call IN,runs recipes)
+	$(TEST) $(call IN,tasks kernels clients)
+	$(TEST) fedloom $(call IN,data cli federation packaging) tests/test_*.py
 
 golden: .venv/dev  ## write the golden values anew (tests/golden/README.md)
 	$(BIN)/python tests/golden/regenerate.py
