@@ -43,5 +43,5 @@ The multi-task method differs from the published formulas in these ways:
 - The matrices Ω_i of neighbours describe different sets of workers. fedloom uses the entries of workers that both know.
 - Before Ω is inverted, a tenth of its mean eigenvalue is added to its diagonal: Ω is singular where outputs are alike.
 - Between two exchanges, the output layers of other workers stay as they were in the last exchange.
-- The regulariser is a simulation with global knowledge. Q and Ω use output layers and matrices of workers two connections
-  away, which an exchange along the graph does not deliver, and their bytes are not counted."""
+- The regulariser is a simulation with global knowledge. Q and Ω use output layers and matrices of workers two
+  connections away, which an exchange along the graph does not deliver, and their bytes are not counted."""
