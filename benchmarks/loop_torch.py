@@ -32,6 +32,7 @@ class TorchLoop(Loop):
 
     def __init__(self, compiled: bool = False, device: str | None = None) -> None:
         torch.set_num_threads(1)
+        torch.backends.cuda.matmul.allow_tf32 = True  # as JAX multiplies on a GPU
         self.compiled, self.on = compiled, device
 
     def prepare(self, job: Job) -> int:

@@ -106,8 +106,9 @@ def page() -> str:
         ]
     for result in read("fedloom-*.json"):
         parts += alone(result)
-    for result in read("users-models-*.json"):
-        parts += users_tables.section(result)
+    parts += users_tables.sections(read("users-models-*.json"))
+    for result in read("kernels-*.json"):
+        parts += users_tables.kernels(result)
     if results := read("precision-*.json"):
         parts += users_tables.precision(results)
     for result in read("compiling-*.json"):

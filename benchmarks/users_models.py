@@ -43,6 +43,14 @@ MOST = 200  # rounds in a timing
 TOLERANCE = 0.05  # by which losses may differ, of what the first rounds gain
 ROUNDING = 0.001  # of the loss, by which rounding may move it: deep networks with small batches amplify it
 ONE_THREAD = ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+AVX2 = {
+    "FEDLOOM_KERNELS": "avx2",
+    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
+"""Environment variables that keep fedloom, XLA and PyTorch from wider instructions than AVX2."""
 
 
 def contenders(library: str, device: str, processes: int) -> dict[str, Contender]:
@@ -311,6 +319,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="about how long a timing takes")] = 1.0,
     repeat: Annotated[int, typer.Option(help="timings of each, in turns; the median counts")] = 3,
     quick: Annotated[bool, typer.Option(help="two clients, two batches, one timing: does everything work?")] = False,
+    avx2: Annotated[bool, typer.Option("--avx2", help="PyTorch and fedloom without AVX-512")] = False,
     output: Annotated[Path | None, typer.Option(help="the file [default: results/users-models-DEVICE.json]")] = None,
     fresh: Annotated[bool, typer.Option(help="begin the file anew")] = False,
     seed: Annotated[int, typer.Option(help="of examples, weights and their order")] = 0,
@@ -318,6 +327,8 @@ def main(
     """Time every network, and record the seconds a round after each."""
     if device not in ("cpu", "gpu"):
         raise typer.BadParameter(f"--device: {device!r} is neither cpu nor gpu")
+    if avx2 and (device, libraries) != ("cpu", "PyTorch"):
+        raise typer.BadParameter("--avx2: only with --device cpu and --libraries PyTorch")
     if quick and output is None:
         raise typer.BadParameter("--quick needs --output: its numbers are no measurement")
     where = hardware.cpu() if device == "cpu" else hardware.gpu()
@@ -325,8 +336,13 @@ def main(
         raise typer.BadParameter("--device gpu: nvidia-smi shows no GPU")
     os.environ["JAX_PLATFORMS"] = "cpu"  # of this process, which trains nothing; contenders have their own
     chosen, libs = chosen_networks(models, device), chosen_libraries(libraries)
-    file = output or Path(__file__).resolve().parent.parent / f"results/users-models-{hardware.slug(where)}.json"
-    record = begin(file, {"seed": seed, "device": where, "versions": versions(libs)}, fresh)
+    name = f"users-models-{hardware.slug(where)}{'.avx2' if avx2 else ''}.json"
+    file = output or Path(__file__).resolve().parent.parent / "results" / name
+    about: dict[str, Any] = {"seed": seed, "device": where, "versions": versions(libs)}
+    if avx2:
+        os.environ.update(AVX2)
+        about["instructions"] = "AVX2"
+    record = begin(file, about, fresh)
     every = every or (5 if device == "gpu" and not quick else 1)
     wrong = []
     with tempfile.TemporaryDirectory() as folder:

@@ -34,9 +34,18 @@ fedloom. Compiling is not in them: *ready* is how many seconds fedloom's first r
 same of what the library compiles."""
 
 
+def sections(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the sections of all devices; the first one says what is measured."""
+    ordered = sorted(results, key=lambda result: "instructions" in result)
+    each = [section(result) for result in ordered]
+    return [*each[0][:2], ABOUT, "", *each[0][2:], *(line for lines in each[1:] for line in lines)] if each else []
+
+
 def section(result: dict[str, Any]) -> list[str]:
     """Return the section of one device."""
-    lines = [f"## Models that users bring, on {result['device']}", "", ABOUT, ""]
+    only = result.get("instructions")
+    where = result["device"] + (f", with {only} only" if only else "")
+    lines = [f"## Models that users bring, on {where}", ""]
     for library in COLUMNS:
         every = [row for row in result["rows"] if row["library"] == library]
         if rows := [row for row in every if "fedloom" in row["seconds_a_round"]]:
@@ -139,7 +148,43 @@ def precision(results: Sequence[dict[str, Any]]) -> list[str]:
                  for kind, lanes in (("float32", None), ("bfloat16", 1), ("bfloat16", None))]  # fmt: skip
         lines.append(drawn([name, *(cell[0] if cell else "–" for cell in cells)]))
     commands = "; ".join(f"{result['date'][:10]}: `{result['command']}`" for result in results)
-    return [*lines, "", f"Recorded {commands}.", ""]
+    return [*lines, "", *accuracy(results), f"Recorded {commands}.", ""]
+
+
+def accuracy(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the table of the accuracy in both precisions."""
+    rows = [one for result in results for one in result["measured"] if "accuracy" in one]
+    if not rows:
+        return []
+    rounds, seeds = rows[0]["rounds"], len(rows[0]["accuracy"])
+    lines = [
+        f"The accuracy on MNIST after {rounds} rounds of federated averaging, with {seeds} seeds:", "",
+        drawn(["accuracy, %", "float32", "bfloat16"]), drawn(["---"] * 3),
+    ]  # fmt: skip
+    for part in dict.fromkeys(row["part"] for row in rows):
+        found = {row["precision"]: row["accuracy"] for row in rows if row["part"] == part}
+        cells = [", ".join(f"{100 * one:.2f}" for one in found[kind]) for kind in ("float32", "bfloat16")]
+        lines.append(drawn([part.removeprefix("accuracy-"), *cells]))
+    return [*lines, ""]
+
+
+WAYS = ("fedloom", "PyTorch", "XLA in order", "XLA")
+
+
+def kernels(result: dict[str, Any]) -> list[str]:
+    """Return the section of single convolutions on one core."""
+    peak = statistics.median(row["peak_flops_a_second"] for row in result["rows"])
+    lines = [
+        f"## Single convolutions, on one core of {result['device']}", "",
+        f"Share of the core's peak ({peak / 1e9:.0f} GFLOP/s, by a loop of fused multiply-adds in registers): the "
+        "result, the gradient for the inputs, the gradient for the weights. *XLA* is `lax.conv_general_dilated` in "
+        "a compiled loop; *in order* means that its axes have the order for which XLA has a fast kernel.", "",
+        drawn(["%", *WAYS]), drawn(["---"] * (1 + len(WAYS))),
+    ]  # fmt: skip
+    for name in dict.fromkeys(row["convolution"] for row in result["rows"]):
+        each = [row["share_of_peak"] for row in result["rows"] if row["convolution"] == name]
+        lines.append(drawn([name, *(" / ".join(f"{100 * share[way]:.0f}" for share in each) for way in WAYS)]))
+    return [*lines, "", f"Recorded {result['date'][:10]}: `{result['command']}`.", ""]
 
 
 def compiling(result: dict[str, Any]) -> list[str]:

@@ -63,7 +63,8 @@ def test_users_models(tables: ModuleType) -> None:
     slow = {"fedloom": [0.5], "loop": [0.7], "parallel": [0.4]}
     rows = [users_row("LeNet", 32, fast), users_row("LeNet", 8, slow, left_out={"compiled": "it broke"})]
     result = HOW | {"seed": 0, "versions": {"torch": "2.13"}, "rows": rows}
-    head, _, _, _, *lines = tables.users_tables.section(result)
+    head, _, about, _, *lines = tables.users_tables.sections([result])
+    assert about == tables.users_tables.ABOUT
     assert head == "## Models that users bring, on a machine"
     assert lines == [
         "| PyTorch, seconds a round | steps | fedloom | eager, one process | eager, 2 processes "

@@ -10,6 +10,7 @@ import numpy as np
 import fedloom.engines.devices as machine
 from fedloom.algorithms.method import Method
 from fedloom.data.federated import FederatedData
+from fedloom.data.shapes import shapes_of
 from fedloom.engines.clock import Clock
 from fedloom.engines.engine import Engine
 from fedloom.engines.evaluate import judge
@@ -42,7 +43,7 @@ class Compiled(Engine):
         lanes = m
         if not algorithm.keeps_updates:
             lanes = min(m, useful_lanes(np.asarray(batches.steps(sizes, rows)), m))
-        each = (self.lanes or lanes) * lane_bytes(task, algorithm, data.columns, rows)
+        each = (self.lanes or lanes) * lane_bytes(task, algorithm.local, shapes_of(data.columns), rows)
         return max(1, int(SHARE * machine.memory(first) / each))
 
     def program(

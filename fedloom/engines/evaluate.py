@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,13 +17,14 @@ from jax.sharding import PartitionSpec as P
 import fedloom.engines.devices as machine
 from fedloom.algorithms.method import Method
 from fedloom.data.federated import FederatedData
+from fedloom.data.shapes import Shapes, examples, shapes_of
 from fedloom.engines.deferred import Columns, Deferred, known, merge
 from fedloom.engines.memory import footprint, peak
 from fedloom.engines.plan import Plan
 from fedloom.engines.predictions import labels, over_split
 from fedloom.engines.store import Store, row_bytes
 from fedloom.measures import OWN, OWN_ON_ALL, SHARED
-from fedloom.tasks.task import Batch, Task, Variables
+from fedloom.tasks.task import Task, Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, PyTree
@@ -130,31 +131,31 @@ def divided(blocks: Sequence[Mapping[str, np.ndarray]]) -> Columns:
 
 def judge(task: Task, plan: Plan, store: Store) -> Judge:
     """A judge whose batches suit the device: in a CPU's cache, large on a GPU."""
-    first, columns = plan.mesh.devices.flat[0], store.data.columns
+    first, shapes = plan.mesh.devices.flat[0], shapes_of(store.data.columns)
     if first.platform == "cpu":
-        return Judge(task, plan, store, int(np.clip(CACHE // touched(task, columns), 16, 1000)))
-    each = plan.members * needed(task, columns, beside=plan.members > 1)
+        return Judge(task, plan, store, int(np.clip(CACHE // touched(task, shapes), 16, 1000)))
+    each = plan.members * needed(task, shapes, beside=plan.members > 1)
     return Judge(task, plan, store, int(np.clip(SHARE * machine.memory(first) // each, 16, 10_000)))
 
 
-def touched(task: Task, columns: Batch) -> int:
-    """The bytes of everything that measuring an example computes, once."""
-    return footprint(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), some(columns, 1))
+@lru_cache(maxsize=64)
+def touched(task: Task, shapes: Shapes) -> int:
+    """Return the bytes of everything that measuring an example computes, once."""
+    return footprint(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), examples(shapes, 1))
 
 
-def needed(task: Task, columns: Batch, beside: bool) -> int:
-    """About the memory that measuring an example needs at most, among others; with a model beside others, or alone,
-    where a convolution may take another form.
+@lru_cache(maxsize=64)
+def needed(task: Task, shapes: Shapes, beside: bool) -> int:
+    """Return about how many bytes measuring an example needs at most, among others.
+
+    Arguments:
+        beside: whether a model is measured beside others; alone, a convolution may take another form.
     """
+    some = examples(shapes, AMONG)
     if not beside:
-        return peak(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), some(columns, AMONG)) // AMONG
+        return peak(task.metrics, jax.eval_shape(task.init, jax.random.key(0)), some) // AMONG
     models = jax.eval_shape(jax.vmap(task.init), jax.random.split(jax.random.key(0), 2))
-    return peak(jax.vmap(task.metrics, in_axes=(0, None)), models, some(columns, AMONG)) // (2 * AMONG)
-
-
-def some(columns: Batch, many: int) -> Batch:
-    """The shapes of so many examples."""
-    return {name: jax.ShapeDtypeStruct((many, *c.shape[1:]), c.dtype) for name, c in columns.items()}
+    return peak(jax.vmap(task.metrics, in_axes=(0, None)), models, some) // (2 * AMONG)
 
 
 @partial(jax.jit, static_argnames=("task", "plan"))

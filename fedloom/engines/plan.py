@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,9 +12,10 @@ from jax.sharding import Mesh
 
 import fedloom.engines.devices as machine
 from fedloom.algorithms.method import Method
+from fedloom.data.shapes import Shapes, examples, shapes_of
 from fedloom.engines.memory import peak
 from fedloom.engines.union import piece_length, takes_one_step
-from fedloom.local import Client, Sent, StepBatch, StepPosition
+from fedloom.local import Client, Local, Sent, StepBatch, StepPosition
 from fedloom.local.counting import check_steps
 from fedloom.local.work import accumulating
 from fedloom.tasks.task import Batch, Task
@@ -95,14 +97,15 @@ def plan(
     stacked, apart = algorithm.keeps_updates or observed, algorithm.routing.has_several_outputs
     if chosen[0].platform == "cpu" and lanes is None:
         return Plan(mesh, members, 1, None, False, rows, accumulates, stacked, apart, observed)
-    mine = -(-m // len(chosen))
+    mine, room = -(-m // len(chosen)), SHARE * machine.memory(chosen[0]) / members
+    lane = partial(lane_bytes, task, algorithm.local, shapes_of(example), rows)
     if lanes is None:
-        fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows))
+        fits = room / lane()
         lanes = int(max(1, min(mine, fits, useful_lanes(steps, mine))))
         if steps.min() == steps.max():  # equal clients: as many in the last turn as in the others
             lanes = -(-mine // -(-mine // lanes))
     if whole and not observed and takes_one_step(task, algorithm, example):
-        fits = SHARE * machine.memory(chosen[0]) / (members * lane_bytes(task, algorithm, example, rows) / rows)
+        fits = room / (lane() / rows)
         union = piece_length(sizes, mine, min(fits, batches.microbatch or fits))
         return Plan(mesh, members, lanes, 1, True, 1, False, stacked, apart, observed, union)
     batch = members * lanes * rows * sum(c.nbytes // len(c) for c in example.values())
@@ -155,11 +158,20 @@ def segment_length(steps: np.ndarray, most: int = 2**30) -> int:
     return min(max(fine), most)
 
 
-def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
-    """About the memory that a lane needs: what one step has computed and still needs, at most. Looked at beside another
-    lane, because alone a convolution may take another form.
+def lane_bytes(task: Task, local: Local, shapes: Shapes, rows: int) -> int:
+    """Return about how many bytes a lane needs: what one step has computed and still needs, at most.
+
+    The step is looked at beside another lane, because a convolution alone may take another form. The answer is kept,
+    since it takes as long as tracing a model's training step; work that holds arrays is looked at each time.
     """
-    local = algorithm.local
+    try:
+        return _lane_bytes(task, local, shapes, rows)
+    except TypeError:
+        return _lane_bytes.__wrapped__(task, local, shapes, rows)
+
+
+@lru_cache(maxsize=64)
+def _lane_bytes(task: Task, local: Local, shapes: Shapes, rows: int) -> int:
 
     def step(key: Any, batch: Batch) -> PyTree:
         model = task.init(key)
@@ -167,8 +179,8 @@ def lane_bytes(task: Task, algorithm: Method, example: Batch, rows: int) -> int:
         client = Client(number, number, local.batches.lr, number, key, {})
         work = local.begin(Sent(model, local.broadcast(model)), local.client_state(model), client)
         position = StepPosition(jax.numpy.asarray(True), jax.numpy.int32(0))
-        examples = StepBatch(batch, jax.numpy.ones(rows), position, key)
-        return local.step(task, accumulating(work), examples, client)
+        drawn = StepBatch(batch, jax.numpy.ones(rows), position, key)
+        return local.step(task, accumulating(work), drawn, client)
 
-    batch = {name: jax.ShapeDtypeStruct((2, rows, *row.shape[1:]), row.dtype) for name, row in example.items()}
+    batch = {name: jax.ShapeDtypeStruct((2, *like.shape), like.dtype) for name, like in examples(shapes, rows).items()}
     return peak(jax.vmap(step), jax.random.split(jax.random.key(0), 2), batch) // 2

@@ -10,10 +10,10 @@ import numpy as np
 from fedloom.algorithms import Method
 from fedloom.combine import Reading
 from fedloom.data import FederatedData
+from fedloom.data.shapes import Shapes, examples, shapes_of
 from fedloom.direction import require_direction
 from fedloom.errors import ArgumentError, DataError, UnknownName, require
 from fedloom.local.counting import check_steps
-from fedloom.runs.shapes import Shapes, examples, shapes_of
 from fedloom.tasks import Task, Variables
 from fedloom.tasks.activation import last
 

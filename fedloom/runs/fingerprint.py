@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+import fedloom.kernels.processor as processor
+from fedloom.data.shapes import Shapes, examples, shapes_of
 from fedloom.local.sgd import OPTIMIZERS
-from fedloom.runs.shapes import Shapes, examples, shapes_of
 from fedloom.tasks import Batch, Task, Variables
 from fedloom.version import VERSION
 
@@ -81,11 +82,12 @@ def optimiser(local: Any) -> str:
 
 
 def tracers() -> str:
-    """Whoever has a part in how a program is written: versions, the device, and how numbers are computed."""
+    """Return what decides how a program is written: versions, the device, its kernels, how numbers are computed."""
     loaded = [(name, sys.modules[name]) for name in LIBRARIES if name in sys.modules]
     versions = [f"{name} {getattr(module, '__version__', '')}" for name, module in loaded]
     ways = [f"{name} {getattr(jax.config, name)}" for name in SETTINGS]
-    return ", ".join([f"fedloom {VERSION}", *versions, jax.default_backend(), *ways])
+    kernels = f"kernels of {processor.width()} numbers"
+    return ", ".join([f"fedloom {VERSION}", *versions, jax.default_backend(), kernels, *ways])
 
 
 def feed(out: Feed, value: Any) -> None:

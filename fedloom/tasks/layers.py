@@ -99,13 +99,6 @@ def same(x: Float[Array, "batch h w i"], w: Float[Array, "kh kw i o"]) -> Float[
     return fastest(how, x.astype(w.dtype), w)
 
 
-def convolve_halve(layer: Layer, x: Float[Array, "batch h w inputs"]) -> Float[Array, "batch h/2 w/2 outputs"]:
-    """Convolution that keeps the image's size, 2 × 2 max-pooling, and the bias: added last, which is the same and four
-    times less work.
-    """
-    return plus(halve(same(x, layer["w"])), layer["b"])
-
-
 @jax.custom_vjp
 def halve(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h/2 w/2 c"]:
     """The largest value of every 2 × 2 pixels; pixels that share the largest value share its gradient.
