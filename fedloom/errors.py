@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,20 @@ class ArgumentError(FedloomError, ValueError):
     def __init__(self, argument: str, requirement: str, value: object) -> None:
         super().__init__(f"{argument} must be {requirement}, but is {value!r}")
         self.argument, self.requirement, self.value = argument, requirement, value
+
+
+class Told(str):
+    """Words that an error shows without quotation marks in the place of a value.
+
+    >>> str(ArgumentError("epochs", "given for every client", Told("missing for", 2, "clients")))
+    'epochs must be given for every client, but is missing for 2 clients'
+    """
+
+    def __new__(cls, *words: object) -> Self:
+        """Join words by spaces."""
+        return super().__new__(cls, " ".join(map(str, words)))
+
+    __repr__ = str.__str__
 
 
 class UnknownName(ArgumentError):

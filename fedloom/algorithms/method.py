@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ from fedloom.combine.combiner import Combiner, mean
 from fedloom.combine.replies import Reading
 from fedloom.errors import require
 from fedloom.local import Local, Sent
+from fedloom.local.batches import for_clients
 from fedloom.routing.routing import Routing
 from fedloom.selection import check_selection, describe_selection
 from fedloom.tasks.task import Variables
@@ -123,9 +125,16 @@ class Method:
         """The measures of clients' models that the routing depends on."""
         return self.routing.readings
 
-    def for_clients(self, clients: int) -> Self:
-        """Return the method for a number of clients."""
-        return replace(self, routing=self.routing.for_clients(clients))
+    def for_clients(self, clients: int, names: Sequence[str] = (), models: int | None = None) -> Self:
+        """Return the method for a number of clients.
+
+        Args:
+            clients: the number.
+            names: of the clients, if they have names.
+            models: the number of models that clients mix, if it is not one for each client.
+        """
+        local = for_clients(self.local, clients, names)
+        return replace(self, local=local, routing=self.routing.for_clients(clients if models is None else models))
 
     def checked(self) -> Self:
         """Return the method if its parts fit together.

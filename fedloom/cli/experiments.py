@@ -176,7 +176,7 @@ def users_drawn(run: Run, folder: Path, graph: Graph | None) -> str:
 
 def along(algorithm: Method, workers: int) -> Graph | None:
     """Who hears whom, where there is no server but a topology."""
-    mixer = getattr(algorithm.for_clients(workers).routing, "mixer", None)
+    mixer = getattr(algorithm.routing.for_clients(workers), "mixer", None)
     return mixer.graph if isinstance(mixer, Gossip) else None
 
 

@@ -24,7 +24,7 @@ from fedloom.runs.plan import SWEPT
 console, errors = Console(emoji=False), Console(stderr=True, emoji=False)  # :AB: in a fingerprint is no picture
 FIELDS = dataclasses.fields(Experiment)
 DATA_GROUPS = ("Data", "Clients")
-FILES = ("data", "partition", "topology", "compute", "latency", "bandwidth")
+FILES = ("data", "partition", "epochs", "topology", "compute", "latency", "bandwidth")
 """Fields that may name a file."""
 WARNINGS: ContextVar[list[str]] = ContextVar("warnings")
 """The warnings of the command that runs, in the order in which they were issued."""

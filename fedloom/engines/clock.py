@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.engines.quantity import Fixed, Quantity, quantity
 from fedloom.errors import require
+from fedloom.quantity import Fixed, Quantity, quantity
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -166,7 +166,7 @@ def clock(
     deadline: float | None = None,
     seed: int = 0,
 ) -> Clock:
-    """A clock that tells how long a run would take. For what a quantity can be see :func:`fedloom.engines.quantity`.
+    """A clock that tells how long a run would take. For what a quantity can be see :func:`fedloom.quantity`.
 
     Arguments:
         compute: seconds that a worker takes for a step.

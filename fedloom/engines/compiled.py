@@ -38,6 +38,7 @@ class Compiled(Engine):
         first = machine.devices()[0]
         if first.platform == "cpu" and self.lanes is None:
             return 1
+        algorithm = algorithm.for_clients(len(data), data.client_names)
         sizes, batches, m = data.clients["train"].size, algorithm.local.batches, algorithm.cohort(len(data))
         rows = batches.rows(sizes)
         lanes = m
@@ -66,7 +67,7 @@ class Compiled(Engine):
         require(task.client is None, "engine", own, "compiled")
         require(len(algorithms) == len(seeds) >= 1, "seeds", "one for each algorithm", seeds)
         sizes = data.clients["train"].size
-        algorithms = [algorithm.for_clients(len(data)) for algorithm in algorithms]
+        algorithms = [algorithm.for_clients(len(data), data.client_names) for algorithm in algorithms]
         slowest = max(algorithms, key=lambda a: a.local.batches.most_steps(sizes))
         layout = plan(task, slowest, sizes, data.columns, len(seeds), self.lanes, self.devices, observed)
         kept = store(data, layout.mesh, self.stream)

@@ -25,6 +25,7 @@ from fedloom.engines.store import View
 from fedloom.engines.union import union
 from fedloom.errors import require
 from fedloom.local import Client, Local, Reply, Sent, StepBatch, StepPosition, Work
+from fedloom.local.batches import of_client
 from fedloom.local.scaffold import zeros
 from fedloom.local.work import accumulating
 from fedloom.shuffle import words
@@ -150,9 +151,11 @@ class Cohort:
 
     def fresh(self, slot: Int[Array, "X L"]) -> Work:
         """Their work, not begun."""
-        n = jnp.where(slot < self.many, self.view.size[self.clients_in(slot)], 0)
-        begin = spread(self.plan, partial(_begun, self.plan), f"ll{self.whose}lxxx")
-        work: Work = begin(n, self.keys(slot), *self.given(slot), self.algorithm.local, self.rates, self.round)
+        who = self.clients_in(slot)
+        n = jnp.where(slot < self.many, self.view.size[who], 0)
+        begin = spread(self.plan, partial(_begun, self.plan), f"lll{self.whose}lxxx")
+        about = who + self.first, n, self.keys(slot)
+        work: Work = begin(*about, *self.given(slot), self.algorithm.local, self.rates, self.round)
         return work
 
     def advance(self, state: tuple[Lanes, PyTree]) -> tuple[Lanes, PyTree]:
@@ -162,8 +165,9 @@ class Cohort:
         work, n, steps = self.segment(lanes, taken)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        end = spread(plan, partial(_ended, plan), f"lll{self.whose}lxxx")
-        found = end(work, n, self.keys(lanes.slot), *self.given(lanes.slot), self.algorithm, self.rates, self.round)
+        end = spread(plan, partial(_ended, plan), f"llll{self.whose}lxxx")
+        about = self.clients_in(lanes.slot) + self.first, n, self.keys(lanes.slot)
+        found = end(work, *about, *self.given(lanes.slot), self.algorithm, self.rates, self.round)
         weight, counts, update, aside, keeps = found
         weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
         steps_now = plan.segment * plan.lanes if plan.segment else steps.sum(1, dtype=jnp.float32)
@@ -194,15 +198,16 @@ class Cohort:
         """The work of every lane a segment later; and how many examples its client has, and takes steps."""
         local, view, client = self.algorithm.local, self.view, self.clients_in(lanes.slot)
         n = jnp.where(taken, view.size[client], 0)
-        steps = jax.vmap(lambda a, s: a.batches.steps(s, self.plan.rows))(local, n).astype(jnp.int32)
         numbers = client + self.first
+        count = jax.vmap(lambda a, s, c: a.batches.of(c).steps(s, self.plan.rows))
+        steps = count(local, n, numbers).astype(jnp.int32)
         before = lambda a, r: (a.batches.steps_before(r), a.batches.shuffle_round(r))  # noqa: E731
         begun, ordered = jax.vmap(before)(local, self.round)
         keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, numbers)
-        ahead = spread(self.plan, _segment(self.task, self.plan), "lllllllxxxxs")
+        ahead = spread(self.plan, _segment(self.task, self.plan), "llllllllxxxxs")
         own = self.keys(lanes.slot)
         start, rates, round = view.start[client], self.rates, self.round
-        work = ahead(lanes.work, lanes.step, n, start, steps, keys, own, begun, local, rates, round, view)
+        work = ahead(lanes.work, lanes.step, numbers, n, start, steps, keys, own, begun, local, rates, round, view)
         return work, n, steps
 
 
@@ -254,8 +259,11 @@ def _client(n: Array, key: Array, local: Local, lr: Array, round: Array) -> Clie
     return Client(n, jnp.asarray(local.batches.shared_moves(n)), lr, round, key, {})
 
 
-def _begun(plan: Plan, n: Array, key: Array, sent: Sent, kept: PyTree, local: Local, lr: Array, round: Array) -> Work:
+def _begun(
+    plan: Plan, who: Array, n: Array, key: Array, sent: Sent, kept: PyTree, local: Local, lr: Array, round: Array
+) -> Work:
     """Return a lane's work, not begun."""
+    local = of_client(local, who)
     work = local.begin(sent, kept, _client(n, key, local, lr, round))
     need = "work whose step applies the penalties that `begin` adds"
     require(local.applies_penalties or not work.penalties, "local", need, type(local).__name__)
@@ -263,13 +271,23 @@ def _begun(plan: Plan, n: Array, key: Array, sent: Sent, kept: PyTree, local: Lo
 
 
 def _ended(
-    plan: Plan, work: Work, n: Array, key: Array, sent: Sent, kept: PyTree, algorithm: Method, lr: Array, round: Array
+    plan: Plan,
+    work: Work,
+    who: Array,
+    n: Array,
+    key: Array,
+    sent: Sent,
+    kept: PyTree,
+    algorithm: Method,
+    lr: Array,
+    round: Array,
 ) -> tuple[Array, Array, Variables, dict[str, PyTree], PyTree]:
     """The weight of a lane's reply, where it depends on nothing else; whether it counts; the update; what it adds to
     what is told aside; and what its client keeps. Of one that does not count nothing remains: it tells nothing aside,
     and its client keeps what it had.
     """
-    reply = algorithm.local.end(work, sent, kept, _client(n, key, algorithm.local, lr, round))
+    local = of_client(algorithm.local, who)
+    reply = local.end(work, sent, kept, _client(n, key, local, lr, round))
     update, aside = unpacked(reply, {} if algorithm.routing.exchanges_models else sent.broadcast)
     heard, counts = algorithm.combiner.heard(update)
     aside = where(counts, aside, jax.tree.map(jnp.zeros_like, aside))
@@ -313,6 +331,7 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
     def segment(
         work: Work,
         done: Array,
+        who: Array,
         n: Array,
         start: Array,
         steps: Array,
@@ -324,6 +343,7 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         round: Array,
         view: View,
     ) -> Work:
+        local = of_client(local, who)
         seed, client = words(key), _client(n, own, local, lr, round)
 
         def batch(step: Array) -> tuple[Batch, Array, StepPosition]:

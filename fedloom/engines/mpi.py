@@ -60,7 +60,8 @@ class MpiEngine(Spreading):
         here = _world()
         if here.rank == 0:
             return None
-        thing = station(data, task, [method.for_clients(len(data)) for method in methods], list(seeds), observed)
+        sized = [method.for_clients(len(data), data.client_names) for method in methods]
+        thing = station(data, task, sized, list(seeds), observed)
         while True:
             kind, *rest = receive(here, 0)
             if kind == OVER:

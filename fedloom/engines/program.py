@@ -28,6 +28,7 @@ from fedloom.engines.round import advance, begun, choices
 from fedloom.engines.schedule import PEERS, deal, stream
 from fedloom.engines.store import EVERYBODYS, Store, View
 from fedloom.engines.users import users
+from fedloom.local.batches import of_client
 from fedloom.measures import MEAN, OWN, SHARED, Measure
 from fedloom.tasks.task import Task
 from fedloom.trees import member, nbytes
@@ -180,11 +181,15 @@ class Program:
         return self._counted(cohort, lambda local, n: local.gradient_count(n))
 
     def _counted(self, cohort: np.ndarray, count: Callable[[Any, np.ndarray], Array]) -> np.ndarray:
-        return np.asarray(np.where(cohort >= 0, count(self._local, self.data.clients["train"].size[cohort]), 0))
+        sizes = self.data.clients["train"].size
+        experiments = zip(self._local, np.moveaxis(cohort, -2, 0), strict=True)
+        each = [np.asarray(count(of_client(local, who), sizes[who])) for local, who in experiments]
+        return np.asarray(np.where(cohort >= 0, np.stack(each, axis=-2), 0))
 
     @cached_property
-    def _local(self) -> Any:
-        return jax.tree.map(lambda a: np.asarray(a)[:, None], self.method.local)
+    def _local(self) -> list[Any]:
+        local = jax.tree.map(np.asarray, self.method.local)
+        return [member(local, x) for x in range(len(self.seeds))]
 
     def steps_of(self, clients: np.ndarray, i: int) -> np.ndarray:
         """Return the steps that each of some clients takes in a round of one experiment."""

@@ -30,6 +30,7 @@ from fedloom.engines.schedule import END, PEERS, client_key, stream
 from fedloom.engines.store import part_of
 from fedloom.errors import FedloomError, require
 from fedloom.local import Client, Reply, Sent, StepBatch
+from fedloom.local.batches import of_client
 from fedloom.local.work import accumulating
 from fedloom.round.close import divide, step
 from fedloom.shuffle import words
@@ -91,7 +92,8 @@ class ReferenceProgram(Program):
 
     def work(self, method: Method, state: RoundState, client: int, output: int | None) -> Reply:
         """Return the reply of a client: begin, one step after another, end."""
-        local, batches, number = method.local, method.local.batches, state.round
+        local, number = of_client(method.local, client), state.round
+        batches = local.batches
         sent, kept, n = self.received(method, state, output), row(state, client), self.size("train", client)
         lr, before = batches.rate(number), batches.steps_before(number)
         seed, who = jnp.uint32(self.seeds[0]), jnp.int32(client)

@@ -62,7 +62,7 @@ class Spreading(Engine):
     ) -> Program:
         """One program for experiments that differ in numbers only and in their seeds; see :meth:`Compiled.program`."""
         native = task.client is not None
-        sized = [algorithm.for_clients(len(data)) for algorithm in algorithms]
+        sized = [algorithm.for_clients(len(data), data.client_names) for algorithm in algorithms]
         for algorithm in sized:
             self.check(algorithm, native, observed)
         make = partial(station, data, task, sized, list(seeds), observed)

@@ -263,7 +263,7 @@ class NativeStation:
 
     def broadcast(self, algorithm: Method, weights: dict[str, np.ndarray], x: int, round: int, who: int) -> Broadcast:
         """What a client is sent in a round."""
-        batches = algorithm.local.batches
+        batches = algorithm.local.batches.of(who)
         key = np.asarray(words(client_key(jnp.uint32(self.seeds[x]), jnp.int32(round), jnp.int32(who)))).tolist()
         rate = float(batches.rate(jnp.int32(round)))
         return Broadcast(weights, round, rate, int(batches.epochs), batches.batch_size, (key[0], key[1]))

@@ -23,7 +23,8 @@ from fedloom.engines.schedule import INIT, stream
 from fedloom.engines.store import View
 from fedloom.errors import require
 from fedloom.federation.schema import Schema
-from fedloom.local import Sent
+from fedloom.local import Local, Sent
+from fedloom.local.batches import with_batches
 from fedloom.round.close import divide, step
 from fedloom.selection import preference
 from fedloom.tasks.task import Task, Variables
@@ -44,11 +45,13 @@ class Contribution:
         number: of the participant.
         examples: how many it trained on.
         readings: what the weighting looks at.
+        name: of the participant.
     """
 
     number: int
     examples: int
     readings: Mapping[str, float]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,20 @@ class Arithmetic:
     def ordered(self, given: Sequence[Contribution]) -> list[int]:
         """The places of contributions in the order in which the simulation adds them up: the longest work first."""
         sizes = np.array([one.examples for one in given], np.int32)
-        batches = self.algorithm.local.batches
-        steps = np.asarray(batches.steps(sizes, batches.rows(sizes)))
-        return [int(i) for i in np.argsort(-steps, kind="stable")]
+        rows = self.algorithm.local.batches.rows(sizes)
+        works = [self.work(one.number, one.name) for one in given]
+        steps = [int(work.batches.steps(n, rows)) for work, n in zip(works, sizes, strict=True)]
+        return [int(i) for i in np.argsort(-np.array(steps), kind="stable")]
+
+    def work(self, number: int, name: str) -> Local:
+        """Return the work of a participant: with its own epochs, where participants differ."""
+        return with_batches(self.algorithm.local, lambda batches: batches.of_one(number, name))
+
+    @cached_property
+    def closing(self) -> Method:
+        """The algorithm with the same epochs for everybody: the server's step does not depend on them."""
+        alike = lambda batches: replace(batches, epochs=1) if batches.period is None else batches  # noqa: E731
+        return replace(self.algorithm, local=with_batches(self.algorithm.local, alike))
 
     def norm(self, update: Mapping[str, np.ndarray]) -> float:
         """The L2 norm of an update's parameters."""
@@ -159,7 +173,7 @@ class Arithmetic:
 
     @cached_property
     def _stacked(self) -> Method:
-        return stack([self.algorithm])
+        return stack([self.closing])
 
     def _reply(self, state: RoundState, update: Mapping[str, np.ndarray]) -> dict[str, PyTree]:
         """An update as trees, nothing where it is hidden."""
@@ -175,7 +189,7 @@ class Arithmetic:
         )
         total = Total(zeros["update"], jnp.zeros(1), zeros["aside"], jnp.zeros(1), jnp.zeros(1))
         for one, update in zip(given, updates, strict=True):
-            total = _more(self.algorithm, total, self._reply(state, update), np.float32(one.examples))
+            total = _more(self.closing, total, self._reply(state, update), np.float32(one.examples))
         return total
 
     def _kept(self, state: RoundState, given: Sequence[Contribution], updates: Updates) -> Total:

@@ -70,7 +70,7 @@ def close(
     arithmetic, stop = course.arithmetic, course.stop
     place = {name: i for i, name in enumerate(opened.cohort)}
     found = sorted(received, key=lambda update: place[update.name])
-    given = [Contribution(numbers[u.name], u.examples, u.readings) for u in found]
+    given = [Contribution(numbers[u.name], u.examples, u.readings, u.name) for u in found]
     order = arithmetic.ordered(given)
     chosen = [found[i] for i in order]
     updates = (arithmetic.update_schema.arrays(disk.checked(update.file)) for update in chosen)
@@ -80,7 +80,7 @@ def close(
     if void is not None:
         ahead, norm, names = arithmetic.skipped(state), 0.0, ()
         metrics = course.evaluate(ahead)
-    row = add_cost(before, cost(arithmetic, chosen, sent, norm))
+    row = add_cost(before, cost(arithmetic, chosen, numbers, sent, norm))
     row |= {
         "asked": len(opened.cohort),
         "attempt": opened.attempt,
@@ -93,17 +93,22 @@ def close(
     return Done(ahead, Closed(opened.round, *kept(disk, arithmetic, ahead), row), names, void)
 
 
-def cost(arithmetic: Arithmetic, chosen: Sequence[Received], sent: int, norm: float) -> Cost:
+def cost(
+    arithmetic: Arithmetic, chosen: Sequence[Received], numbers: Mapping[str, int], sent: int, norm: float
+) -> Cost:
     """Return what a round has cost, whether or not it is void.
 
     Args:
         arithmetic: knows how many steps a participant takes.
         chosen: the updates that were added up.
+        numbers: of their participants, by name.
         sent: the bytes that the round's models took.
         norm: of the mean update.
     """
-    examples = np.array([update.examples for update in chosen], np.int32)
-    steps = int(np.sum(np.asarray(arithmetic.algorithm.local.gradient_count(examples))))
+    works = [arithmetic.work(numbers[one.name], one.name) for one in chosen]
+    steps = sum(
+        int(np.sum(work.gradient_count(np.array([one.examples])))) for work, one in zip(works, chosen, strict=True)
+    )
     return Cost(1, steps, sum(update.size for update in chosen), sent, norm)
 
 

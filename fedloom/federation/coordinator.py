@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from fedloom.errors import CheckpointError, require
+from fedloom.errors import ArgumentError, CheckpointError, require
 from fedloom.federation.closing import Done, Job, close
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
@@ -116,6 +116,11 @@ class Coordinator:
         if self.roll.left_out(name):
             post(_refusal(self._quarantine(name)))
             return False
+        try:
+            about = self.course.about_for(member.number, name)
+        except ArgumentError as error:
+            post(_refusal(str(error)))
+            return False
         if known := self.present.get(name):
             known.post(_refusal("somebody else has come under the same name"))
         else:
@@ -124,7 +129,6 @@ class Coordinator:
         self.present[name] = Presence(beat.ready, beat.examples, self.clock(), post)
         self.all_heard_until = min(self.all_heard_until, self.clock() + self.rules.silence)
         self._mark(name, beat.ready)
-        about = self.course.about
         post(Order(welcome=Welcome(run=self.run, number=member.number, about=about, beat=self.rules.beat)))
         if self.stopped:
             post(self._over(member))

@@ -54,6 +54,14 @@ class Course:
     identity: Mapping[str, Any]
     label: str = "a run"
 
+    def about_for(self, number: int, name: str) -> str:
+        """Return what a participant is told of the run: with its own epochs, where participants differ.
+
+        Raises:
+            ArgumentError: the participant has no epochs.
+        """
+        return about_one(self.arithmetic, self.about, number, name)
+
     @property
     def prefix(self) -> str:
         """What the columns begin with that participants measured."""
@@ -111,6 +119,17 @@ def about(mine: Arithmetic, more: Mapping[str, Any]) -> str:
     shapes = {name: [list(shape), kind] for name, shape, kind in mine.model_schema.fields}
     told = {"seed": mine.seed, "task": mine.task.name, "algorithm": mine.algorithm.describe(), "model": shapes, **more}
     return json.dumps(told, sort_keys=True)
+
+
+def about_one(mine: Arithmetic, told: str, number: int, name: str) -> str:
+    """Return what one participant is told of a run, from what all are told.
+
+    Raises:
+        ArgumentError: the participant has no epochs.
+    """
+    if isinstance(mine.algorithm.describe().get("epochs", 1), int):
+        return told
+    return json.dumps({**json.loads(told), "epochs": int(mine.work(number, name).batches.epochs)}, sort_keys=True)
 
 
 def evaluation(mine: Arithmetic, data: FederatedData) -> Evaluate:

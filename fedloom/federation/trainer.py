@@ -18,11 +18,13 @@ from fedloom.data.federated import FederatedData
 from fedloom.engines.lanes import Total
 from fedloom.engines.readings import Worked, measured, readings
 from fedloom.engines.station import NativeStation, Station, checked, mean_metric
-from fedloom.errors import ArgumentError, DivergedError, require
+from fedloom.errors import ArgumentError, DivergedError, require, whole
 from fedloom.federation.arithmetic import Arithmetic, arithmetic, told
 from fedloom.federation.outbox import Trained
 from fedloom.federation.schema import Schema
 from fedloom.federation.wire_pb2 import Welcome
+from fedloom.local.batches import with_batches
+from fedloom.local.epochs import MOST
 from fedloom.tasks.task import Task
 from fedloom.trees import flatten, member, unflatten
 
@@ -78,6 +80,11 @@ class LocalTrainer:
         task, algorithm = self.build(about)
         mine = arithmetic(task, algorithm, int(about["seed"]))
         agree(about["algorithm"], json.loads(json.dumps(mine.algorithm.describe())), "algorithm")
+        if "epochs" in about:
+            epochs = about["epochs"]
+            whole("epochs", epochs, 1, MOST)
+            local = with_batches(mine.algorithm.local, lambda batches: replace(batches, epochs=epochs))
+            mine = arithmetic(task, replace(mine.algorithm, local=local), mine.seed)
         shapes = {name: [list(shape), kind] for name, shape, kind in mine.model_schema.fields}
         agree(about["model"], shapes, "model")
         self.model_schema, self.update_schema = mine.model_schema, mine.update_schema

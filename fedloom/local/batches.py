@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
@@ -9,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedloom.errors import number, require, whole
+from fedloom.local.epochs import Epochs, described
 from fedloom.shuffle import shuffle
 from fedloom.trees import record, static
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     Count = Int[Array | np.ndarray, "*shape"]
 
 N = TypeVar("N")
+T = TypeVar("T")
 CPU_PIECE = 200  # examples of a whole set that are computed at once on a CPU
 ACCELERATOR_PIECE = 1000  # and on an accelerator
 MAX_PADDING = 2 / 3  # rows of pieces that may be empty, over the examples there are
@@ -45,7 +49,8 @@ class Batches:
     Arguments:
         lr: the learning rate η.
         decay: the factor of the learning rate in each round.
-        epochs: E, the passes over the client's examples.
+        epochs: E, the passes over the client's examples: a number, an array of each client's number, or a description
+            of these, until :meth:`for_clients` makes an array of it.
         batch_size: B; ``None`` is the client's whole set as one batch (B = ∞).
         microbatch: with B = ∞, the most examples that are computed at once; ``None`` chooses what suits the device.
         period: τ, the number of steps in a round, if it is not E epochs; epochs then go on from round to round.
@@ -54,14 +59,47 @@ class Batches:
 
     lr: Scalar
     decay: Scalar
-    epochs: Int[Array, ""] | int
+    epochs: Any
     batch_size: int | None = static()
     microbatch: int | None = static(None)
     period: Int[Array, ""] | int | None = None
     head_epochs: Int[Array, ""] | int | None = None
 
+    def for_clients(self, clients: int, names: Sequence[str] = ()) -> Self:
+        """Return the batches of so many clients, described epochs drawn or read from their file.
+
+        Raises:
+            ArgumentError: there are epochs for another number of clients.
+        """
+        if isinstance(self.epochs, Epochs):
+            return replace(self, epochs=self.epochs.of(clients, names))
+        each = np.shape(self.epochs)
+        require(each in ((), (clients,)), "epochs", f"one number for each of {clients:,} clients", f"{each} numbers")
+        return self
+
+    def of(self, client: Any) -> Self:
+        """Return the batches of a client, or of several on the host: its epochs, where clients differ."""
+        return replace(self, epochs=self.epochs[client]) if self.differ else self
+
+    def of_one(self, client: int, name: str) -> Self:
+        """Return the batches of a client by its number and its name, where it is not known how many clients there are.
+
+        Raises:
+            ArgumentError: the client has no epochs.
+        """
+        if isinstance(self.epochs, Epochs):
+            return replace(self, epochs=self.epochs.one(client, name))
+        need = f"given for {name}, which is client {client}"
+        require(not self.differ or client < len(self.epochs), "epochs", need, f"{np.size(self.epochs)} numbers")
+        return self.of(client)
+
     @property
-    def all_epochs(self) -> Int[Array, ""] | int:
+    def differ(self) -> bool:
+        """True if every client has epochs of its own."""
+        return jnp.ndim(self.epochs) > 0
+
+    @property
+    def all_epochs(self) -> Any:
         """The number of epochs in a round, those for private layers included."""
         return self.epochs if self.head_epochs is None else self.epochs + self.head_epochs
 
@@ -77,7 +115,7 @@ class Batches:
         """Return the number of optimiser steps of the shared model: those of private layers alone do not count."""
         return self._moves(n, self.epochs)
 
-    def _moves(self, n: Count, epochs: Int[Array, ""] | int) -> Count:
+    def _moves(self, n: Count, epochs: Any) -> Count:
         if self.batch_size is None:
             return epochs * exact(n > 0)
         return epochs * -(-exact(n) // self.batch_size) if self.period is None else self.period * exact(n > 0)
@@ -141,8 +179,10 @@ class Batches:
         """Return the same batches; raise an :class:`ArgumentError` if a number cannot be used."""
         batch_size = self.batch_size
         number("lr", self.lr, "above 0", lambda lr: lr > 0)
-        whole("epochs", self.epochs, 1)
-        require(bool(self.epochs < 2**31), "epochs", "at most 2,147,483,647", self.epochs)
+        differ = isinstance(self.epochs, Epochs) or self.differ
+        if not differ:
+            whole("epochs", self.epochs, 1)
+            require(bool(self.epochs < 2**31), "epochs", "at most 2,147,483,647", self.epochs)
         if batch_size is not None:
             whole("batch_size", batch_size, 1)  # or all, which is None
             require(batch_size < 2**31, "batch_size", "at most 2,147,483,647, or all", batch_size)
@@ -150,7 +190,8 @@ class Batches:
         require(self.microbatch is None or self.microbatch >= 1, "microbatch", "at least 1", self.microbatch)
         require(self.period is None or bool(self.period >= 1), "period", "at least 1 step", self.period)
         require(self.period is None or bool(self.period < 2**31), "period", "at most 2,147,483,647 steps", self.period)
-        require(self.period is None or bool(self.epochs == 1), "epochs", "left alone with a period", self.epochs)
+        alone = self.period is None or (not differ and bool(self.epochs == 1))
+        require(alone, "epochs", "left alone with a period", self.epochs)
         everything = batch_size is None and self.period is not None
         require(not everything, "batch_size", "a number, not all, with a period, which counts minibatches", batch_size)
         return self
@@ -158,7 +199,7 @@ class Batches:
     def describe(self) -> dict[str, Any]:
         """Return the options by name."""
         return {
-            "epochs": int(self.epochs),
+            "epochs": described(self.epochs),
             "batch_size": self.batch_size,
             "lr": float(self.lr),
             "decay": float(self.decay),
@@ -173,3 +214,20 @@ def exact(n: N) -> N:
     [600000000000]
     """
     return n.astype(np.int64) if isinstance(n, np.ndarray | np.generic) else n  # type: ignore[return-value]
+
+
+def for_clients(work: T, clients: int, names: Sequence[str] = ()) -> T:
+    """Return work whose batches, wherever they stand in it, are those of so many clients."""
+    return with_batches(work, lambda batches: batches.for_clients(clients, names))
+
+
+def of_client(work: T, client: Any) -> T:
+    """Return work whose batches, wherever they stand in it, are those of a client, or of several on the host."""
+    return with_batches(work, lambda batches: batches.of(client))
+
+
+def with_batches(work: T, change: Callable[[Batches], Batches]) -> T:
+    """Return work with other batches, wherever they stand in it."""
+    is_batches = lambda part: isinstance(part, Batches)  # noqa: E731
+    changed: T = jax.tree.map(lambda part: change(part) if is_batches(part) else part, work, is_leaf=is_batches)
+    return changed

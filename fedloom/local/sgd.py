@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -13,6 +13,7 @@ import optax
 from fedloom.errors import UnknownName, choose, require
 from fedloom.local.batches import Batches
 from fedloom.local.client import Client
+from fedloom.local.epochs import parsed
 from fedloom.local.message import Message, Reply, Sent
 from fedloom.local.protocol import Local
 from fedloom.local.work import StepBatch, Work, apply_gradient, with_params
@@ -62,7 +63,7 @@ class Sgd(Local):
     def is_single_gradient(self) -> bool:
         """True if nothing is overridden, and the client's whole set is one batch of one step."""
         b = self.batches
-        once = b.batch_size is None and b.period is None and int(b.epochs) == 1
+        once = b.batch_size is None and b.period is None and not b.differ and int(b.epochs) == 1
         return type(self) is Sgd and self.is_plain_sgd and once
 
     @property
@@ -147,7 +148,7 @@ def add_to_params(work: Work, change: PyTree) -> Work:
 def sgd(
     lr: float = 0.1,
     *,
-    epochs: int | None = None,
+    epochs: int | str | Sequence[int] | None = None,
     batch_size: int | None = 10,
     decay: float = 1.0,
     optimizer: str | Callable[..., optax.GradientTransformation] = "sgd",
@@ -158,7 +159,9 @@ def sgd(
 
     Arguments:
         lr: the learning rate η.
-        epochs: E, passes over the client's examples; 1 by default.
+        epochs: E, passes over the client's examples; 1 by default. Where clients differ: each client's number, or
+            ``"lognormal:2:0.5"`` (the median, and the spread of the logarithm), ``"uniform:1:5"``, or a CSV file with
+            the columns client and epochs.
         batch_size: B; ``None`` is the client's whole set as one batch (B = ∞).
         decay: the learning rate is multiplied by this every round.
         optimizer: a name, or any function from a learning rate to an optax transformation.
@@ -172,7 +175,7 @@ def sgd(
     """
     chosen = choose("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else optimizer
     require(period is None or epochs is None, "epochs", "left alone with a period", epochs)
-    batches = Batches(lr, decay, 1 if epochs is None else epochs, batch_size, microbatch, period)
+    batches = Batches(lr, decay, 1 if epochs is None else parsed(epochs), batch_size, microbatch, period)
     return Sgd(batches, chosen).checked()
 
 

@@ -45,7 +45,7 @@ def accuracies(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> Figure
         if outcome := outcomes.get(cell.name):
             e, target = cell.experiment, cell.targets[-1]
             title = PANELS[e.model, e.partition]
-            panels[title][e.epochs, str(e.batch_size or "all")] = outcome.chosen(target)[0]
+            panels[title][int(e.epochs), str(e.batch_size or "all")] = outcome.chosen(target)[0]
             targets[title] = target
     return work({title: panels[title] for title in panels if title in targets}, targets) if targets else None
 

@@ -37,7 +37,8 @@ def check(algorithm: Method, task: Task, data: FederatedData, workers: int | Non
     if data.classes < 2 and data.class_names:
         raise DataError(f"{data.name} has nothing to tell apart: all examples are {data.class_names[0]!r}")
     users = workers or len(data)
-    algorithm, metrics = algorithm.for_clients(users), None if task.client else measured(task, data)
+    algorithm = algorithm.for_clients(len(data), data.client_names, users)
+    metrics = None if task.client else measured(task, data)
     least = algorithm.routing.min_cohort
     few = f"enough for {least} of {users:,} users to meet"
     require(algorithm.cohort(users) >= min(least, users), "fraction", few, algorithm.fraction)

@@ -100,7 +100,10 @@ class Experiment:
     algorithm: str = about("algorithm: see fedloom list", "fedavg")
     fraction: float = about("C, the share of clients in a round; 0 is one client", 0.1)
     selection: str = about("how the clients of a round are selected: see fedloom list", "uniform")
-    epochs: int = about("E, passes over a client's examples in a round", 1)
+    epochs: int | str = about(
+        "E, passes over a client's examples in a round; or lognormal:MEDIAN:SPREAD, uniform:LOW:HIGH, or a CSV file "
+        "with the columns client and epochs", 1
+    )  # fmt: skip
     batch_size: int | None = about("B, a client's batch size, or all", 10, missing="all")
     lr: float = about("η, a client's learning rate", 0.1)
     decay: float = about("the learning rate is multiplied by this every round", 1.0)
@@ -407,7 +410,8 @@ class Experiment:
         if "period" in METHODS[self.algorithm][0]:
             batches = np.minimum(sizes, self.batch_size or 0)
             return rounds * self.period * int(batches.sum()) / int(sizes.sum())
-        return rounds * algorithm.cohort(len(data)) * int(algorithm.local.batches.all_epochs) / len(data)
+        each = algorithm.for_clients(len(data), data.client_names).local.batches.all_epochs
+        return rounds * algorithm.cohort(len(data)) * float(np.mean(each)) / len(data)
 
     def centrally(self, passes: int, per_round: float = 1.0) -> Experiment:
         """Return the experiment that trains the same model on the union of all data, in one place.

@@ -44,6 +44,10 @@ def convert(f: dataclasses.Field[Any], value: Any) -> Any:
         value = as_text(value)
     if kind == "str" and isinstance(value, str):
         return value
+    if kind == "int | str":  # a number, or a description of numbers
+        if isinstance(value, str) and not value.strip().lstrip("-").isdigit():
+            return value
+        kind = "int"
     if kind == "int" and isinstance(value, int) and not isinstance(value, bool):
         return value
     try:

@@ -136,7 +136,7 @@ def prepared(order: Order, mailbox: Mailbox) -> Prepared:
     algorithm = experiment.build_algorithm()
     users = roster(selection, sizes, workers, algorithm.cohort(len(data)), seed)
     owner = owners(workers, mailbox.world.size)
-    task, algorithm = experiment.build_task(data), algorithm.for_clients(workers)
+    task, algorithm = experiment.build_task(data), algorithm.for_clients(len(data), data.client_names, workers)
     telling = ("weighting", "combine", "clip", "topology")
     ways = [f"{name} {way}" for name, way in experiment.given.items() if name in telling]
     called = ", ".join([experiment.algorithm, *ways])

@@ -112,7 +112,10 @@ def train(
     timed = settings.stop.until_clock is None or settings.clock is not None
     require(timed, "until_clock", "left alone without a clock", settings.stop.until_clock)
     settings = watching(settings, algorithms[0], task, data)
-    algorithms = [with_directions(algorithm.for_clients(len(data)), task.directions) for algorithm in algorithms]
+    algorithms = [
+        with_directions(algorithm.for_clients(len(data), data.client_names), task.directions)
+        for algorithm in algorithms
+    ]
     for algorithm in algorithms:
         check(algorithm, task, data)
         check_rounds(algorithm.local.batches, settings.stop.rounds)

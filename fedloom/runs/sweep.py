@@ -17,6 +17,7 @@ from fedloom.data import FederatedData
 from fedloom.engines import Engine, compiled
 from fedloom.engines.clock import Clock
 from fedloom.errors import ArgumentError, UnknownName, require
+from fedloom.local.epochs import parsed
 from fedloom.runs.checks import check, check_kinds
 from fedloom.runs.monitor import watching
 from fedloom.runs.ongoing import Watch
@@ -228,7 +229,8 @@ def is_used(axis: str, record: Any) -> bool:
 def with_number(record: Any, path: tuple[str, ...], value: Any) -> Any:
     """The record with the number at that place replaced."""
     name, *rest = path
-    inner = with_number(getattr(record, name), tuple(rest), value) if rest else value
+    own = parsed(value) if name == "epochs" else value
+    inner = with_number(getattr(record, name), tuple(rest), value) if rest else own
     return dataclasses.replace(record, **{name: inner})
 
 
@@ -238,7 +240,7 @@ def groups(
     """Points that run together: the same program, and the same round if they have begun before."""
 
     def kind(point: Point) -> Any:
-        leaves, structure = jax.tree.flatten(point.algorithm.for_clients(len(data)))
+        leaves, structure = jax.tree.flatten(point.algorithm.for_clients(len(data), data.client_names))
         stored = standing(directory / point.folder) if directory else None
         return structure, tuple(np.shape(leaf) for leaf in leaves), stored.round if stored else -1
 

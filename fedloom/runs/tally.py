@@ -12,6 +12,7 @@ import numpy as np
 from fedloom.engines.evaluate import measured_models
 from fedloom.engines.exchange import Served
 from fedloom.engines.store import EVERYBODYS, GLOBAL
+from fedloom.local.batches import of_client
 from fedloom.measures import OWN, OWN_ON_ALL, PREFIXES, SHARED, Measure
 from fedloom.runs.ledger import Cost, add_cost, cost_of_models
 from fedloom.runs.order import Prepared
@@ -109,7 +110,8 @@ def cost(prepared: Prepared, before: int, now: int, reports: Sequence[Report]) -
     exchange, sizes = prepared.exchange, prepared.data.clients["train"].size
     rounds = range(before, now)
     users, local = [exchange.roster(one) for one in rounds], exchange.rank.algorithm.local
-    steps = sum(int(np.sum(local.gradient_count(sizes[who[who >= 0]]))) for who in users)
+    asked = [who[who >= 0] for who in users]
+    steps = sum(int(np.sum(of_client(local, who).gradient_count(sizes[who]))) for who in asked)
     sent, has_server = sum(exchange.moved(one) for one in rounds), isinstance(exchange, Served)
     squares = sum(one.squares for one in reports)
     norm = exchange.norm if isinstance(exchange, Served) else (squares / len(exchange.owner)) ** 0.5

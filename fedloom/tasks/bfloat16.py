@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, Told
 from fedloom.tasks.kind import Kind, Value, as_declared, constant, is_float32, join
 from fedloom.tasks.rewriting import jaxprs
 from fedloom.tasks.rounding import (
@@ -31,7 +31,6 @@ from fedloom.tasks.rounding import (
     values,
     widened,
 )
-from fedloom.tasks.user_model import Told
 
 if TYPE_CHECKING:
     from jaxtyping import PyTree

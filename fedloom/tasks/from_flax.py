@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import ArgumentError, require, warn
+from fedloom.errors import ArgumentError, Told, require, warn
 from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.flax_attention import linen_attention
 from fedloom.tasks.flax_norms import linen_norms, norms
@@ -20,7 +20,7 @@ from fedloom.tasks.mixed import in_precision
 from fedloom.tasks.objective import supervised
 from fedloom.tasks.replacing import replaced
 from fedloom.tasks.task import Task, Variables
-from fedloom.tasks.user_model import Told, as_before, library, restored, trained, whole_as_float
+from fedloom.tasks.user_model import as_before, library, restored, trained, whole_as_float
 from fedloom.trees import flatten, unflatten
 
 if TYPE_CHECKING:

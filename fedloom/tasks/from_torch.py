@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import ArgumentError, require
+from fedloom.errors import ArgumentError, Told, require
 from fedloom.tasks.bfloat16 import in_bfloat16
 from fedloom.tasks.forms import applied
 from fedloom.tasks.inputs import seen, tokens_of
@@ -23,7 +23,7 @@ from fedloom.tasks.recurrence import STEPS, recurrent
 from fedloom.tasks.task import Task, Variables
 from fedloom.tasks.torch_attention import fused_attention, scaled_dot_product_attention
 from fedloom.tasks.torch_norms import norms
-from fedloom.tasks.user_model import Told, as_before, library, trained, whole_as_float
+from fedloom.tasks.user_model import as_before, library, trained, whole_as_float
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Key, PyTree

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedloom.errors import ArgumentError, FedloomError, MissingExtra
+from fedloom.errors import ArgumentError, FedloomError, MissingExtra, Told
 from fedloom.tasks.task import Variables
 from fedloom.trees import flatten, names, unflatten
 
@@ -65,16 +65,6 @@ def restored(variables: Variables, init: Callable[..., Variables]) -> Variables:
     wanted = jax.eval_shape(init, jax.random.key(0))
     shapes = {name: leaf.shape for name, leaf in zip(names(wanted), jax.tree.leaves(wanted), strict=True)}
     return unflatten(wanted, trained(variables, shapes))
-
-
-class Told(str):
-    """Words that stand in an error as they are, without quotation marks."""
-
-    def __new__(cls, *words: object) -> Told:
-        """The words, with spaces between them."""
-        return super().__new__(cls, " ".join(map(str, words)))
-
-    __repr__ = str.__str__
 
 
 def whole_as_float(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

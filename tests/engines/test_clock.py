@@ -12,9 +12,9 @@ from quadratic import points, quadratic
 import fedloom as fl
 from fedloom.engines import clock
 from fedloom.engines.clock import Message, nothing
-from fedloom.engines.quantity import Fixed, Lognormal, Trace, quantity
 from fedloom.errors import ArgumentError
 from fedloom.mixing import gossip
+from fedloom.quantity import Fixed, Lognormal, Trace, quantity
 
 ONE = np.ones(4, int)
 SOME = ("personalised", "ifca", "scaffold")  # of which a share of all takes part

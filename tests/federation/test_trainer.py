@@ -15,7 +15,7 @@ from fedloom.data import FederatedData
 from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DivergedError
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
-from fedloom.federation.course import about
+from fedloom.federation.course import about, about_one
 from fedloom.federation.trainer import LocalTrainer
 from fedloom.federation.wire_pb2 import Welcome
 from fedloom.tasks import Task
@@ -50,6 +50,8 @@ ALGORITHMS: dict[str, Callable[[], Method]] = {
     "qfedavg": lambda: fl.qfedavg(1.0, **STEP),
     "median": lambda: fl.fedavg(combiner=fl.combine.median(), **STEP),
     "clipped": lambda: fl.fedavg(combiner=fl.combine.clipped(0.05), **STEP),
+    "epochs drawn": lambda: fl.fedprox(0.1, **STEP | {"epochs": "uniform:1:4"}),
+    "epochs listed": lambda: fl.scaffold(**STEP | {"epochs": [2, 1, 3]}),
     "by accuracy": lambda: fl.fedavg(weighting=fl.combine.by_accuracy(), server=fl.server("adam", lr=0.01), **STEP),
 }
 
@@ -59,7 +61,7 @@ def served(algorithm: Method, rounds: int, task: Task = TASK) -> tuple[Arithmeti
     mine = arithmetic(task, algorithm, SEED)
     trainers = [LocalTrainer(DATA.alone(k), lambda said: (task, algorithm)) for k in range(K)]  # noqa: ARG005
     for k, trainer in enumerate(trainers):
-        trainer.prepare(Welcome(number=k, about=about(mine, {})))
+        trainer.prepare(Welcome(number=k, about=about_one(mine, about(mine, {}), k, f"p{k}")))
     state, kept = mine.first, [{} for _ in range(K)]
     for round in range(rounds):
         sent = mine.model_schema.arrays(mine.model_schema.content(mine.sent(state)))
