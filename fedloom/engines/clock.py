@@ -25,13 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedloom.errors import require
+from fedloom.errors import choose, require
 from fedloom.quantity import Fixed, Quantity, quantity
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 COMPUTE, LATENCY, BANDWIDTH, LOST = range(4)  # what random numbers are for
+LATE = ("dropped", "stopped")
+MOST = 2**30  # groups of steps: more than any client takes
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ class Clock:
     lost: float
     deadline: float | None
     seed: int
+    late: str = "dropped"
+
+    @property
+    def stops(self) -> bool:
+        """True if clients stop in time and send what they have."""
+        return self.late == "stopped" and self.deadline is not None
 
     def machines(self, workers: int, round: int) -> Machines:
         """What everybody has in a round."""
@@ -53,24 +61,67 @@ class Clock:
         return Machines(of(self.compute, COMPUTE), of(self.latency, LATENCY), of(self.bandwidth, BANDWIDTH), ~absent)
 
     def served(
-        self, cohort: Int[np.ndarray, " m"], steps: Int[np.ndarray, " m"], message: Message, workers: int, round: int
+        self,
+        cohort: Int[np.ndarray, " m"],
+        steps: Int[np.ndarray, " m"],
+        message: Message,
+        workers: int,
+        round: int,
+        group: int = 1,
     ) -> tuple[Float[np.ndarray, " m"], float]:
-        """The seconds after which each participant's reply is with the server, infinite where it never will be in
-        time; and those after which the round ends.
+        """Return the seconds after which each client's reply reaches the server, infinite where it never will be in
+        time; and the seconds after which the round ends.
 
         Arguments:
-            cohort: who takes part.
-            steps: that each takes.
+            cohort: the clients that take part.
+            steps: the steps of each, if it is not stopped.
             message: the bytes each way.
-            workers: how many there are.
+            workers: the number of all clients.
+            round: the number of the round.
+            group: the number of steps between two moments at which a client can stop.
         """
         has = self.machines(workers, round)
-        each = np.maximum(len(cohort) / self.server_bandwidth, 1 / has.bandwidth[cohort])
-        ways = 2 * has.latency[cohort] + (message.down + message.up) * each if message.up else np.zeros(len(cohort))
-        took = np.where(has.there[cohort], ways + steps * has.compute[cohort], np.inf)
+        ways, taken = self._ways(has, cohort, len(cohort), message), steps
+        if self.stops:
+            taken = np.minimum(steps, group * self._groups(has, cohort, ways, group))
+        took = np.where(has.there[cohort], ways + taken * has.compute[cohort], np.inf)
+        took = np.where((taken == 0) & (steps > 0), np.inf, took)
         if self.deadline is None:
             return took, float(took.max(initial=0.0))
         return np.where(took <= self.deadline, took, np.inf), min(float(took.max(initial=0.0)), self.deadline)
+
+    def possible(
+        self, clients: Int[np.ndarray, ...], m: int, message: Message, workers: int, round: int, group: int
+    ) -> Int[np.ndarray, ...]:
+        """Return how many groups of steps each client has time for before the deadline, its messages included.
+
+        Arguments:
+            clients: the clients; -1 is none.
+            m: the number of clients in the round.
+            message: the bytes each way.
+            workers: the number of all clients.
+            round: the number of the round.
+            group: the number of steps between two moments at which a client can stop.
+        """
+        has = self.machines(workers, round)
+        return self._groups(has, clients, self._ways(has, clients, m, message), group)
+
+    def _ways(self, has: Machines, clients: np.ndarray, m: int, message: Message) -> Float[np.ndarray, ...]:
+        """Return the seconds that each client's messages take."""
+        if not message.up:
+            return np.zeros(clients.shape)
+        each = np.maximum(m / self.server_bandwidth, 1 / has.bandwidth[clients])
+        ways: np.ndarray = 2 * has.latency[clients] + (message.down + message.up) * each
+        return ways
+
+    def _groups(self, has: Machines, clients: np.ndarray, ways: np.ndarray, group: int) -> Int[np.ndarray, ...]:
+        """Return the number of groups of steps for which there is time."""
+        assert self.deadline is not None
+        one = group * has.compute[clients]
+        left = self.deadline - ways
+        found = np.where(left < 0, 0, np.floor(np.divide(left, one, out=np.full(left.shape, np.inf), where=one > 0)))
+        found = np.clip(found, 0, MOST).astype(np.int64)
+        return np.maximum(found - (ways + found * one > self.deadline), 0)
 
     def exchanged(
         self,
@@ -165,8 +216,9 @@ def clock(
     lost: float = 0.0,
     deadline: float | None = None,
     seed: int = 0,
+    late: str = "dropped",
 ) -> Clock:
-    """A clock that tells how long a run would take. For what a quantity can be see :func:`fedloom.quantity`.
+    """Return a clock that tells how long a run would take. For what a quantity can be see :mod:`fedloom.quantity`.
 
     Arguments:
         compute: seconds that a worker takes for a step.
@@ -174,8 +226,10 @@ def clock(
         bandwidth: bytes a second through a worker's link.
         server_bandwidth: bytes a second through the server's.
         lost: the probability that a worker is lost in a round.
-        deadline: seconds after which those who have not answered are given up.
+        deadline: seconds after which the server, or a peer, no longer waits for an answer.
         seed: of everything random in it.
+        late: what becomes of a client that would miss a server's deadline: ``dropped``, its update does not count; or
+            ``stopped``, it stops in time and sends what it has.
 
     >>> clock(0.1, lost=0.2)
     Traceback (most recent call last):
@@ -186,7 +240,11 @@ def clock(
     require(deadline is None or deadline > 0, "deadline", "above 0", deadline)
     needed = lost == 0 or deadline is not None
     require(needed, "deadline", "given where workers are lost, or nobody would ever go on", deadline)
+    choose("late", late, dict.fromkeys(LATE))
+    require(late == LATE[0] or deadline is not None, "late", "left alone without a deadline", late)
     speed, delay = quantity("compute", compute), quantity("latency", latency)
     for name, made in (("compute", speed), ("latency", delay)):
         require(made != Fixed(float("inf")), name, "finite", float("inf"))
-    return Clock(speed, delay, quantity("bandwidth", bandwidth, least=1.0), server_bandwidth, lost, deadline, seed)
+    return Clock(
+        speed, delay, quantity("bandwidth", bandwidth, least=1.0), server_bandwidth, lost, deadline, seed, late
+    )

@@ -66,7 +66,21 @@ def answers(program: Timed, clock: Clock, asked: np.ndarray, round: int, i: int)
 
 def served(program: Timed, clock: Clock, asked: np.ndarray, round: int, i: int) -> tuple[np.ndarray, float]:
     """Return the seconds after which each reply reaches the server, and those after which the round ends."""
-    return clock.served(asked, program.steps_of(asked, i), program.message, len(program.data), round)
+    steps, group = program.steps_of(asked, i), program.method.local.gradients_per_step
+    return clock.served(asked, steps, program.message, len(program.data), round, group)
+
+
+def limits(program: Timed, first: int, clients: np.ndarray) -> np.ndarray | None:
+    """Return the most optimiser steps that clients have time for: the shape of the clients, (rounds, experiments, …).
+
+    ``None`` if clients are never stopped.
+    """
+    clock = program.clock
+    if clock is None or not clock.stops or not program.method.routing.has_server:
+        return None
+    group, users = program.method.local.gradients_per_step, len(program.data)
+    found = [clock.possible(one, program.m, program.message, users, first + r, group) for r, one in enumerate(clients)]
+    return np.stack(found).astype(np.int32)
 
 
 def passed(program: Timed, before: Passed, first: int, rounds: int, i: int) -> Passed:

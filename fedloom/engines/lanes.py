@@ -99,6 +99,7 @@ class Cohort:
         which: of a stack that is sent, the one that each of them is.
         kept: what each of them kept until now, (X, m, …).
         first: the number of the first client of the data, from which random keys are made.
+        limit: the most optimiser steps that each has time for, if a deadline may stop them.
     """
 
     task: Task
@@ -112,6 +113,7 @@ class Cohort:
     which: Int[Array, "X m"] | None = None
     kept: PyTree | None = None
     first: Int[Array, ""] | int = 0
+    limit: Int[Array, "X m"] | None = None
 
     @cached_property
     def many(self) -> Int[Array, "X 1"]:
@@ -142,6 +144,11 @@ class Cohort:
         """Return the clients in these slots; the last one where there is none."""
         return jnp.take_along_axis(self.clients, self.at(slot), 1)
 
+    def about(self, slot: Int[Array, "X L"], n: Array) -> tuple[Array, Array, Array | None, Array]:
+        """Return the number of each of them, how many examples it has, its limit, and its random key."""
+        limit = None if self.limit is None else jnp.take_along_axis(self.limit, self.at(slot), 1)
+        return self.clients_in(slot) + self.first, n, limit, self.keys(slot)
+
     def keys(self, slot: Int[Array, "X L"]) -> Key[Array, "X L"]:
         """Return the random key of each of them in this round, apart from the keys of its steps."""
         numbers = self.clients_in(slot) + self.first
@@ -151,10 +158,9 @@ class Cohort:
 
     def fresh(self, slot: Int[Array, "X L"]) -> Work:
         """Their work, not begun."""
-        who = self.clients_in(slot)
-        n = jnp.where(slot < self.many, self.view.size[who], 0)
-        begin = spread(self.plan, partial(_begun, self.plan), f"lll{self.whose}lxxx")
-        about = who + self.first, n, self.keys(slot)
+        n = jnp.where(slot < self.many, self.view.size[self.clients_in(slot)], 0)
+        begin = spread(self.plan, partial(_begun, self.plan), f"llll{self.whose}lxxx")
+        about = self.about(slot, n)
         work: Work = begin(*about, *self.given(slot), self.algorithm.local, self.rates, self.round)
         return work
 
@@ -165,8 +171,8 @@ class Cohort:
         work, n, steps = self.segment(lanes, taken)
         step = lanes.step + plan.segment if plan.segment else steps
         done = taken & (step >= steps)
-        end = spread(plan, partial(_ended, plan), f"llll{self.whose}lxxx")
-        about = self.clients_in(lanes.slot) + self.first, n, self.keys(lanes.slot)
+        end = spread(plan, partial(_ended, plan), f"lllll{self.whose}lxxx")
+        about = self.about(lanes.slot, n)
         found = end(work, *about, *self.given(lanes.slot), self.algorithm, self.rates, self.round)
         weight, counts, update, aside, keeps = found
         weight, put = jnp.where(done, weight, 0), _put(lanes.slot, done)
@@ -198,16 +204,16 @@ class Cohort:
         """The work of every lane a segment later; and how many examples its client has, and takes steps."""
         local, view, client = self.algorithm.local, self.view, self.clients_in(lanes.slot)
         n = jnp.where(taken, view.size[client], 0)
-        numbers = client + self.first
-        count = jax.vmap(lambda a, s, c: a.batches.of(c).steps(s, self.plan.rows))
-        steps = count(local, n, numbers).astype(jnp.int32)
+        numbers, _, limit, own = self.about(lanes.slot, n)
+        count = jax.vmap(lambda a, s, c, most: a.batches.of(c).steps(s, self.plan.rows, most))
+        steps = count(local, n, numbers, limit).astype(jnp.int32)
         before = lambda a, r: (a.batches.steps_before(r), a.batches.shuffle_round(r))  # noqa: E731
         begun, ordered = jax.vmap(before)(local, self.round)
         keys = jax.vmap(lambda s, r, c: jax.vmap(lambda i: client_key(s, r, i))(c))(self.seeds, ordered, numbers)
-        ahead = spread(self.plan, _segment(self.task, self.plan), "llllllllxxxxs")
-        own = self.keys(lanes.slot)
+        ahead = spread(self.plan, _segment(self.task, self.plan), "lllllllllxxxxs")
         start, rates, round = view.start[client], self.rates, self.round
-        work = ahead(lanes.work, lanes.step, numbers, n, start, steps, keys, own, begun, local, rates, round, view)
+        about = numbers, n, limit, own
+        work = ahead(lanes.work, lanes.step, *about, start, steps, keys, begun, local, rates, round, view)
         return work, n, steps
 
 
@@ -255,16 +261,25 @@ def nothing(plan: Plan, sent: Sent, m: int, mixes: bool) -> Total:
     return Total(update, jnp.zeros(x), aside, jnp.zeros(x), jnp.zeros(x))
 
 
-def _client(n: Array, key: Array, local: Local, lr: Array, round: Array) -> Client:
-    return Client(n, jnp.asarray(local.batches.shared_moves(n)), lr, round, key, {})
+def _client(n: Array, limit: Array | None, key: Array, local: Local, lr: Array, round: Array) -> Client:
+    return Client(n, jnp.asarray(local.batches.shared_moves(n, limit)), lr, round, key, {})
 
 
 def _begun(
-    plan: Plan, who: Array, n: Array, key: Array, sent: Sent, kept: PyTree, local: Local, lr: Array, round: Array
+    plan: Plan,
+    who: Array,
+    n: Array,
+    limit: Array | None,
+    key: Array,
+    sent: Sent,
+    kept: PyTree,
+    local: Local,
+    lr: Array,
+    round: Array,
 ) -> Work:
     """Return a lane's work, not begun."""
     local = of_client(local, who)
-    work = local.begin(sent, kept, _client(n, key, local, lr, round))
+    work = local.begin(sent, kept, _client(n, limit, key, local, lr, round))
     need = "work whose step applies the penalties that `begin` adds"
     require(local.applies_penalties or not work.penalties, "local", need, type(local).__name__)
     return accumulating(work) if plan.accumulates else work
@@ -275,6 +290,7 @@ def _ended(
     work: Work,
     who: Array,
     n: Array,
+    limit: Array | None,
     key: Array,
     sent: Sent,
     kept: PyTree,
@@ -287,7 +303,7 @@ def _ended(
     and its client keeps what it had.
     """
     local = of_client(algorithm.local, who)
-    reply = local.end(work, sent, kept, _client(n, key, local, lr, round))
+    reply = local.end(work, sent, kept, _client(n, limit, key, local, lr, round))
     update, aside = unpacked(reply, {} if algorithm.routing.exchanges_models else sent.broadcast)
     heard, counts = algorithm.combiner.heard(update)
     aside = where(counts, aside, jax.tree.map(jnp.zeros_like, aside))
@@ -333,10 +349,11 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         done: Array,
         who: Array,
         n: Array,
+        limit: Array | None,
+        own: Array,
         start: Array,
         steps: Array,
         key: Array,
-        own: Array,
         begun: Array,
         local: Local,
         lr: Array,
@@ -344,7 +361,7 @@ def _segment(task: Task, plan: Plan) -> Callable[..., Work]:
         view: View,
     ) -> Work:
         local = of_client(local, who)
-        seed, client = words(key), _client(n, own, local, lr, round)
+        seed, client = words(key), _client(n, limit, own, local, lr, round)
 
         def batch(step: Array) -> tuple[Batch, Array, StepPosition]:
             place, share, position = local.batches.batch(begun + step, n, seed, plan.rows)

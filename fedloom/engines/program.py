@@ -17,7 +17,7 @@ from fedloom.engines.client_states import enter
 from fedloom.engines.clock import Clock, Message, Passed
 from fedloom.engines.cohorts import Cohorts
 from fedloom.engines.deferred import Columns, Deferred, known, merge
-from fedloom.engines.elapsed import answers, passed
+from fedloom.engines.elapsed import answers, limits, passed
 from fedloom.engines.evaluate import Judge, measured_models
 from fedloom.engines.observed import MEASUREMENTS, Rounds
 from fedloom.engines.own_models import consensus, mean_model
@@ -176,9 +176,18 @@ class Program:
         """Return the steps in which each client of a cohort (…, experiments, m) is computed; 0 for none."""
         return self._counted(cohort, lambda local, n: local.batches.steps(n, self.plan.rows))
 
-    def taken(self, cohort: np.ndarray) -> np.ndarray:
-        """Return the steps that each client of a cohort (…, experiments, m) takes, in however many pieces."""
-        return self._counted(cohort, lambda local, n: local.gradient_count(n))
+    def taken(self, cohort: np.ndarray, first: int | None = None) -> np.ndarray:
+        """Return the steps that each client of a cohort (…, experiments, m) takes, in however many pieces.
+
+        Args:
+            cohort: the clients; -1 is none.
+            first: the number of the first round, where a deadline may stop clients: (rounds, experiments, m).
+        """
+        every = self._counted(cohort, lambda local, n: local.gradient_count(n))
+        most = None if first is None else limits(self, first, cohort)
+        return (
+            every if most is None else np.minimum(every, most.astype(np.int64) * self.method.local.gradients_per_step)
+        )
 
     def _counted(self, cohort: np.ndarray, count: Callable[[Any, np.ndarray], Array]) -> np.ndarray:
         sizes = self.data.clients["train"].size
@@ -216,7 +225,8 @@ class Program:
             now = self.store.fitting(chosen)
             dealt = deal(chosen[:now], self.steps(chosen[:now]), self.plan.mesh.size)
             given = self.method, self.store.view(dealt), self.judged_on(dealt), self.read_by_all()
-            state, did = advance(self.task, self.plan, self.m, *given, state, self.seeds, dealt)
+            schedule = dealt, limits(self, first + len(every) - len(chosen), dealt)
+            state, did = advance(self.task, self.plan, self.m, *given, state, self.seeds, schedule)
             parts.append(did if self.runs_ahead else jax.device_get(did))
             chosen = chosen[now:]
         did = parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)

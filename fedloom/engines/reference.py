@@ -22,6 +22,7 @@ from fedloom.combine.replies import Reading, Replies
 from fedloom.data.federated import FederatedData
 from fedloom.engines.clock import Clock
 from fedloom.engines.compiled import Compiled
+from fedloom.engines.elapsed import limits
 from fedloom.engines.engine import Engine
 from fedloom.engines.observed import Rounds
 from fedloom.engines.program import Program
@@ -54,16 +55,28 @@ class ReferenceProgram(Program):
         state = member(self.entered(state, cohorts), 0)
         for number in range(first, first + rounds):
             cohort = [int(client) for client in cohorts[number - first, 0] if client >= 0]
-            state, norm, computed, broken = self.round(member(self.method, 0), state, cohort)
+            most = limits(self, number, np.array([[cohort]], np.int32))
+            limit = [None] * len(cohort) if most is None else most[0, 0].tolist()
+            state, norm, computed, broken = self.round(member(self.method, 0), state, cohort, limit)
             did.append(Rounds(norm[None], computed[None], {}, broken))
         done = jax.tree.map(lambda *a: np.stack([np.asarray(b) for b in a]), *did)
         return stack([state]), replace(done, cohort=cohorts)
 
-    def round(self, method: Method, state: RoundState, cohort: Sequence[int]) -> tuple[RoundState, Any, Any, Any]:
-        """Return the state after a round, the norm of the update, the steps computed, and the updates rejected."""
+    def round(
+        self, method: Method, state: RoundState, cohort: Sequence[int], limits: Sequence[int | None]
+    ) -> tuple[RoundState, Any, Any, Any]:
+        """Return the state after a round, the norm of the update, the steps computed, and the updates rejected.
+
+        Args:
+            method: the method.
+            state: the state before the round.
+            cohort: the clients.
+            limits: the most optimiser steps that each has time for; ``None`` is any number.
+        """
         routing = method.routing
         outputs = [self.output(method, state, client) for client in cohort]  # select and broadcast
-        replies = [self.work(method, state, client, at) for client, at in zip(cohort, outputs, strict=True)]
+        each = zip(cohort, outputs, limits, strict=True)
+        replies = [self.work(method, state, client, at, limit) for client, at, limit in each]
         steps = jnp.float32(sum(int(self.steps(np.array([[client]]))[0, 0]) for client in cohort))
         updates = [Variables(reply.message.mean["params"], reply.message.mean["state"]) for reply in replies]
         if routing.exchanges_models:
@@ -90,7 +103,7 @@ class ReferenceProgram(Program):
         told = method.routing.broadcast(state.variables, state.memory, sizes)
         return member(Sent(state.variables, told), output)
 
-    def work(self, method: Method, state: RoundState, client: int, output: int | None) -> Reply:
+    def work(self, method: Method, state: RoundState, client: int, output: int | None, limit: int | None) -> Reply:
         """Return the reply of a client: begin, one step after another, end."""
         local, number = of_client(method.local, client), state.round
         batches = local.batches
@@ -98,11 +111,12 @@ class ReferenceProgram(Program):
         lr, before = batches.rate(number), batches.steps_before(number)
         seed, who = jnp.uint32(self.seeds[0]), jnp.int32(client)
         key = client_key(seed, batches.shuffle_round(number), who)
-        about = Client(n, jnp.asarray(batches.shared_moves(n)), lr, number, client_key(seed, number, who, END), {})
+        most, own = None if limit is None else np.asarray(limit), client_key(seed, number, who, END)
+        about = Client(n, jnp.asarray(batches.shared_moves(n, most)), lr, number, own, {})
         with stage("begin", client, number):
             work = local.begin(sent, kept, about)
         work = accumulating(work) if self.plan.accumulates else work
-        for i in range(int(batches.steps(n, self.plan.rows))):
+        for i in range(int(batches.steps(n, self.plan.rows, most))):
             places, shares, position = batches.batch(before + i, n, words(key), self.plan.rows)
             examples = self.examples("train", client, places)
             batch = StepBatch(examples, shares, position, jax.random.fold_in(key, before + i))

@@ -38,6 +38,8 @@ from fedloom.tasks.task import Task, Variables
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, PyTree, UInt32
 
+    Schedule = tuple[Int[Array, "rounds X devices m"], Int[Array, "rounds X devices m"] | None]
+
 SCHEDULE = P(None, None, machine.AXIS)  # of a schedule (rounds, experiments, devices, clients) a device has its part
 
 
@@ -65,15 +67,16 @@ class Round:
     everyone: dict[str, Everyone]
     seeds: Array
 
-    def __call__(self, state: RoundState, coming: tuple[Array, Array]) -> tuple[RoundState, Rounds]:
+    def __call__(self, state: RoundState, coming: tuple[Schedule, Array]) -> tuple[RoundState, Rounds]:
         """Return the state after a round, and what the round did."""
-        clients, last = coming[0][:, 0], coming[1]
+        (clients, limit), last = jax.tree.map(lambda a: a[:, 0], coming[0]), coming[1]
         choice = self.choice(state, clients)
         kept = None if state.clients is None else taken(state.clients, clients)
         sent = outgoing(self.method, state, self.view.size)
         work = Cohort(
-            self.task, self.plan, self.method, self.view, sent, self.seeds, state.round, clients, choice, kept
-        )
+            self.task, self.plan, self.method, self.view, sent, self.seeds, state.round, clients, choice, kept,
+            limit=limit,
+        )  # fmt: skip
         return self.after(state, clients, last, choice, kept, *work_through(work))
 
     def choice(self, state: RoundState, clients: Int[Array, "X m"]) -> Int[Array, "X m"] | None:
@@ -280,12 +283,19 @@ def advance(
     everyone: dict[str, Everyone],
     state: RoundState,
     seeds: UInt32[Array, " X"],
-    schedule: Int[Array, "rounds X devices m"],
+    schedule: Schedule,
 ) -> tuple[RoundState, Rounds]:
-    """Return the state after some rounds in one program, and what they did."""
+    """Return the state after some rounds in one program, and what they did.
 
-    def rounds(given: tuple[Any, ...], state: RoundState, schedule: Array) -> tuple[RoundState, Rounds]:
-        last = jnp.arange(len(schedule)) == len(schedule) - 1
+    Args:
+        task, plan, cohort, method, view, judged, everyone, seeds: as of :class:`Round`.
+        state: the state before the rounds.
+        schedule: (rounds, X, devices, m): the clients, and the most optimiser steps that each has time for, if a
+            deadline may stop them.
+    """
+
+    def rounds(given: tuple[Any, ...], state: RoundState, schedule: Schedule) -> tuple[RoundState, Rounds]:
+        last = jnp.arange(len(schedule[0])) == len(schedule[0]) - 1
         return lax.scan(Round(task, plan, cohort, *given), state, (schedule, last))
 
     given = method, view, judged, everyone, seeds

@@ -20,6 +20,7 @@ from fedloom.algorithms.method import Method, RoundState
 from fedloom.engines.client_states import taken
 from fedloom.engines.crew import Crew
 from fedloom.engines.deferred import Columns, Deferred, known
+from fedloom.engines.elapsed import limits
 from fedloom.engines.lanes import Total, picked
 from fedloom.engines.observed import Rounds
 from fedloom.engines.own_models import outgoing
@@ -71,9 +72,9 @@ class Spread(Program):
         own = None if choice is None else self.models(state, choice)
         part = lambda tree, p: jax.tree.map(lambda a: a[:, p * width : (p + 1) * width], tree)  # noqa: E731
         shared = flatten(state.sent) if own is None else {}
-        found = self.do(
-            "work", shared, [(number, dealt[:, p], part(kept, p), part(own, p)) for p in range(dealt.shape[1])]
-        )
+        most = limits(self, number, dealt[None])
+        each = lambda p: (number, dealt[:, p], part(kept, p), part(own, p), None if most is None else most[0, :, p])  # noqa: E731
+        found = self.do("work", shared, [each(p) for p in range(dealt.shape[1])])
         totals, keeps, read = (list(each) for each in zip(*found, strict=True))
         given = self.method, self.store.view(dealt), self.judged_on(dealt), self.read_by_all(), state, self.seeds
         ended = everyone, choice, np.bool_(last), kept, totals, keeps, read if read[0] else None

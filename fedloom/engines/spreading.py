@@ -65,6 +65,10 @@ class Spreading(Engine):
         sized = [algorithm.for_clients(len(data), data.client_names) for algorithm in algorithms]
         for algorithm in sized:
             self.check(algorithm, native, observed)
+        stops = clock is not None and clock.stops
+        require(
+            not (native and stops), "late", "dropped, since clients with code of their own cannot be stopped", "stopped"
+        )
         make = partial(station, data, task, sized, list(seeds), observed)
         if not native:
             plain = Compiled(devices=1).program(data, task, sized, seeds, observed, clock)

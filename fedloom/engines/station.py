@@ -84,6 +84,7 @@ class Station:
         clients: Int[np.ndarray, "X c"],
         kept: PyTree | None,
         own: Sent | None = None,
+        limit: Int[np.ndarray, "X c"] | None = None,
     ) -> Found:
         """Return the local work of some clients in a round.
 
@@ -93,12 +94,13 @@ class Station:
             clients: the clients; -1 is none.
             kept: what each of them keeps.
             own: what each of them is sent, if they are sent different models.
+            limit: the most optimiser steps that each of them has time for, if a deadline may stop them.
         """
         rounds, seeds = np.full(len(self.seeds), round, np.int32), np.array(self.seeds, np.uint32)
         received = unflatten(self.like, dict(sent)) if own is None else own
         place = np.broadcast_to(np.arange(clients.shape[1], dtype=np.int32), clients.shape)
         which = None if own is None else place
-        given = received, seeds, rounds, clients, kept, which, np.int32(self.first)
+        given = received, seeds, rounds, clients, kept, which, np.int32(self.first), limit
         total, keeps = _work(self.task, self.plan, self.algorithm, self.store.view(clients), *given)
         return (*jax.tree.map(np.asarray, (total, keeps)), {})
 
@@ -116,8 +118,9 @@ def _work(
     kept: PyTree | None,
     which: Int[Array, "X c"] | None,
     first: Int[Array, ""],
+    limit: Int[Array, "X c"] | None,
 ) -> tuple[Total, PyTree]:
-    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, which, kept, first))
+    return work_through(Cohort(task, plan, algorithm, view, sent, seeds, round, clients, which, kept, first, limit))
 
 
 @dataclass
@@ -147,8 +150,12 @@ class NativeStation:
         clients: Int[np.ndarray, "X c"],
         kept: PyTree | None,
         own: Sent | None = None,
+        limit: None = None,  # noqa: ARG002
     ) -> Found:
-        """Return the local work of some clients in a round; the arguments are those of :meth:`Station.work`."""
+        """Return the local work of some clients in a round; the arguments are those of :meth:`Station.work`.
+
+        Nobody can stop a client with code of its own, so there is no limit.
+        """
         stacked = self.algorithms[0].keeps_updates
         each = []
         for x, mine in enumerate(clients):

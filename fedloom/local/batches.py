@@ -103,17 +103,27 @@ class Batches:
         """The number of epochs in a round, those for private layers included."""
         return self.epochs if self.head_epochs is None else self.epochs + self.head_epochs
 
-    def steps(self, n: Count, rows: int) -> Count:
-        """Return the number of steps of a client with n examples: 0 if it has none. Exact for numbers on the host."""
-        return self.all_epochs * -(-exact(n) // rows) if self.period is None else self.period * exact(n > 0)
+    def steps(self, n: Count, rows: int, limit: Count | None = None) -> Count:
+        """Return the number of steps of a client with n examples: 0 if it has none. Exact for numbers on the host.
+
+        Args:
+            n: the number of its examples.
+            rows: the number of examples of a step.
+            limit: the most optimiser steps that it has time for.
+        """
+        steps = self.all_epochs * -(-exact(n) // rows) if self.period is None else self.period * exact(n > 0)
+        return steps if limit is None else jnp.minimum(steps, limit * (steps // jnp.maximum(self.moves(n), 1)))
 
     def moves(self, n: Count) -> Count:
         """Return the number of optimiser steps of a client with n examples: one for each epoch if B = ∞."""
         return self._moves(n, self.all_epochs)
 
-    def shared_moves(self, n: Count) -> Count:
-        """Return the number of optimiser steps of the shared model: those of private layers alone do not count."""
-        return self._moves(n, self.epochs)
+    def shared_moves(self, n: Count, limit: Count | None = None) -> Count:
+        """Return the number of optimiser steps of the shared model: those of private layers alone, which come first, do
+        not count.
+        """
+        shared = self._moves(n, self.epochs)
+        return shared if limit is None else jnp.clip(limit - (self.moves(n) - shared), 0, shared)
 
     def _moves(self, n: Count, epochs: Any) -> Count:
         if self.batch_size is None:

@@ -147,9 +147,9 @@ class Experiment:
         "bytes a second through the server's", None, missing="unlimited", group="Time"
     )
     lost: float = about("the probability that a worker is lost in a round", 0.0, group="Time")
-    deadline: float | None = about(
-        "seconds after which who is lost (or late, with a server) is given up", None, group="Time"
-    )
+    deadline: float | None = about("seconds after which nobody waits for an answer any more", None, group="Time")
+    late: str = about("who would miss a server's deadline: dropped, or stopped (sends what it has)", "dropped",
+                      group="Time")  # fmt: skip
     rounds: int = about("stop after this many rounds", Stop.rounds, group="Stopping")
     target: float | None = about("stop when what is monitored reaches this, or none", Stop.target, group="Stopping")
     patience: int | None = about(
@@ -387,7 +387,7 @@ class Experiment:
         return clock(
             self.compute, latency=self.latency, bandwidth=most if self.bandwidth is None else self.bandwidth,
             server_bandwidth=most if self.server_bandwidth is None else self.server_bandwidth, lost=self.lost,
-            deadline=self.deadline, seed=self.data_seed,
+            deadline=self.deadline, seed=self.data_seed, late=self.late,
         )  # fmt: skip
 
     def build_engine(self) -> Engine:

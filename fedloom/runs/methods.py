@@ -27,9 +27,9 @@ from fedloom.mixing.gossip import changes, is_random
 from fedloom.runs.catalogue import LISTING
 
 DECIDING = ("algorithm", "combine", "weighting", "server", "exclude", "peers", "topology", "upper", "compute", "lost",
-            "engine", "fraction")  # fmt: skip
+            "deadline", "engine", "fraction")  # fmt: skip
 """The fields that decide which others have an effect."""
-CLOCK = ("latency", "bandwidth", "server_bandwidth", "lost", "deadline", "until_clock")
+CLOCK = ("latency", "bandwidth", "server_bandwidth", "lost", "deadline", "late", "until_clock")
 MESSAGES = ("latency", "bandwidth", "until_bytes")
 WORKERS = {"actors": ("processes", "ray"), "address": ("ray",), "pieces": ("processes", "ray")}
 """Option → the engines that have a use for it."""
@@ -39,8 +39,8 @@ def useless(e: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that have no effect, with the reason, given the values of the fields in ``DECIDING``.
 
     >>> usual = {"algorithm": "fedavg", "combine": "mean", "weighting": "size", "server": "average", "exclude": None,
-    ...          "peers": None, "topology": "ring", "upper": "", "compute": None, "lost": 0.0, "engine": "compiled",
-    ...          "fraction": 0.1}
+    ...          "peers": None, "topology": "ring", "upper": "", "compute": None, "lost": 0.0, "deadline": None,
+    ...          "engine": "compiled", "fraction": 0.1}
     >>> useless(usual)["mu"], useless(usual)["latency"]
     ('with algorithm fedavg, which has no use for it', 'without a clock (set compute)')
     """
@@ -63,6 +63,8 @@ def useless(e: Mapping[str, Any]) -> dict[str, str]:
         *((name, algorithm not in SILENT, f"{beside}, which sends nothing") for name in MESSAGES),
         ("server_bandwidth", has_server and algorithm != "central", f"{beside}, which has no server"),
         ("deadline", has_server or e["lost"] > 0, "unless workers are lost: without a server one waits for late ones"),
+        ("late", has_server, f"{beside}, which has no server"),
+        ("late", e["deadline"] is not None, "without a deadline (set deadline)"),
         *((name, e["engine"] in engines, f"with the engine {e['engine']}, which has none")
           for name, engines in WORKERS.items()),
     ):  # fmt: skip

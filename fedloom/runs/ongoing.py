@@ -271,5 +271,5 @@ def cost_of(program: Program, turn: Turn, did: Rounds | None, at: int) -> Cost:
     assert did.cohort is not None
     sent = program.sent(turn.round - rounds, rounds, at)
     rejected = None if did.broken is None else float(did.broken[:, at].sum())
-    steps, size = int(program.taken(did.cohort)[:, at].sum()), program.model_bytes(turn.state)
+    steps, size = int(program.taken(did.cohort, turn.round - rounds)[:, at].sum()), program.model_bytes(turn.state)
     return cost_of_models(rounds, steps, sent, program.down * sent, size, float(did.norm[-1, at]), rejected)
