@@ -33,12 +33,10 @@ test: .venv/dev  ## lint, types, declared dependencies, doctests and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/deptry fedloom
-	$(TEST) $(call IN,golden)
-	$(TEST) $(call IN,product engines)
+	$(TEST) $(call IN,golden product engines)
 	$(TEST) $(call IN,algorithms routing round combine local mixing selection)
-	$(TEST) $(call IN,runs recipes)
+	$(TEST) fedloom $(call IN,runs recipes data cli federation packaging) tests/test_*.py
 	$(TEST) $(call IN,tasks kernels clients)
-	$(TEST) fedloom $(call IN,data cli federation packaging) tests/test_*.py
 
 golden: .venv/dev  ## write the golden values anew (tests/golden/README.md)
 	$(BIN)/python tests/golden/regenerate.py

@@ -5,8 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "fedloom"
 PACKAGES = """version errors parts direction measures computed settings memory machine progress style trees shuffle keys
-selection data kernels tasks local combine mixing routing algorithms round clients engines runs federation recipes
-cli __main__"""
+quantity selection data kernels tasks local combine mixing routing algorithms round clients engines runs federation
+recipes cli __main__"""
 ORDER = PACKAGES.split()
 
 

@@ -30,7 +30,7 @@ from fedloom.cli.shared import (
 from fedloom.data import FederatedData, picture
 from fedloom.engines.own_models import SHOWN
 from fedloom.errors import CheckpointError, FedloomError, require
-from fedloom.mixing import Gossip, Graph
+from fedloom.mixing import Graph
 from fedloom.runs import report
 from fedloom.runs.checkpoint import write_text
 from fedloom.runs.checks import check
@@ -177,7 +177,7 @@ def users_drawn(run: Run, folder: Path, graph: Graph | None) -> str:
 def along(algorithm: Method, workers: int) -> Graph | None:
     """Who hears whom, where there is no server but a topology."""
     mixer = getattr(algorithm.routing.for_clients(workers), "mixer", None)
-    return mixer.graph if isinstance(mixer, Gossip) else None
+    return mixer.graph if mixer else None
 
 
 def build(experiment: Experiment, folder: Path, manner: Manner, algorithms: Sequence[Method]) -> FederatedData:

@@ -20,8 +20,8 @@ def looked(x: np.ndarray, inputs: Inputs = None, *, channels_first: bool = False
     """
     if callable(inputs):
         return inputs(x)
-    arranged = seen(inputs, channels_first=channels_first)(x)  # type: ignore[arg-type]
-    return np.asarray(arranged, np.int32 if is_integer(x) else np.float32)  # type: ignore[arg-type]
+    arranged = seen(inputs, channels_first=channels_first)(x)
+    return np.asarray(arranged, np.int32 if is_integer(x) else np.float32)
 
 
 def takes_integers(x: np.ndarray, call: Callable[[np.ndarray], object]) -> bool:

@@ -29,14 +29,15 @@ def opened(path: Path, mode: str = "rb", bar: str | None = None) -> Iterator[IO[
     Whatever is wrong with the file, also while it is read inside, is an error that names it. With ``bar``, a text, a
     bar on the terminal shows how much of the file has been read.
     """
-    text = {"encoding": "utf-8-sig", "newline": ""} if "t" in mode else {}
+    is_text = "t" in mode
+    text = {"encoding": "utf-8-sig", "newline": ""} if is_text else {}
     try:
         with path.open("rb") as raw, watched(raw, path.stat().st_size, bar) as taken:
             if path.suffix.lower() in OPENERS:
                 with OPENERS[path.suffix.lower()](taken, mode, **text) as file:
                     yield file
             else:
-                yield io.TextIOWrapper(taken, **text) if text else taken  # type: ignore[arg-type]
+                yield io.TextIOWrapper(taken, encoding="utf-8-sig", newline="") if is_text else taken
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing") from error
     except UnicodeDecodeError as error:

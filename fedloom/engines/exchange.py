@@ -16,7 +16,6 @@ from fedloom.combine.replies import Replies
 from fedloom.engines.mailbox import WIDTH, Address, Mailbox
 from fedloom.engines.rank import Rank
 from fedloom.engines.schedule import PEERS, stream
-from fedloom.mixing import Gossip
 from fedloom.tasks.task import Variables
 from fedloom.trees import flatten, stack, unflatten
 
@@ -126,7 +125,7 @@ class Links:
 def connections(algorithm: Method, workers: int) -> list[Links]:
     """The connections of one round after another, in turn; everybody alone where nobody averages."""
     mixer = getattr(algorithm.routing, "mixer", None)
-    if not isinstance(mixer, Gossip):
+    if mixer is None or mixer.graph is None:
         return [Links(np.arange(workers)[:, None], np.ones((workers, 1), np.float32))]
     return [Links(*both) for both in zip(np.asarray(mixer.index), np.asarray(mixer.share), strict=True)]
 

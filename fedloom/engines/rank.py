@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -137,8 +137,7 @@ def _train(
 
 @jax.jit
 def _mix(models: tuple[Array, ...], shares: Float[Array, " p"]) -> Array:
-    mixed: Any = blended(jnp.stack(models), jnp.arange(len(models))[None], shares[None])  # type: ignore[arg-type]
-    return mixed[0]
+    return blended(jnp.stack(models), jnp.arange(len(models))[None], shares[None])[0]
 
 
 @partial(jax.jit, static_argnames="task")

@@ -207,8 +207,8 @@ class NativeStation:
                 model = found if need.moment == "after" else weights
                 sums = self.judging(need.part, client).evaluate(replace(told, weights=model), need.part)
                 read[need.name][slot] = mean_metric(sums, need.metric, self.data.called(who))
-        counted = np.float32(steps), np.float32(broken)
-        return Total(Variables(total, {}), weight, {}, *counted), read  # type: ignore[arg-type]
+        counted: Any = np.float32(weight), np.float32(steps), np.float32(broken)
+        return Total(Variables(total, {}), counted[0], {}, *counted[1:]), read
 
     def losses(
         self, sent: Mapping[str, np.ndarray], clients: Int[np.ndarray, "X c"]

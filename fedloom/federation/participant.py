@@ -345,8 +345,9 @@ class Participant:
         first = True
         while start < pending.size:
             content = self.disk.read(pending.file, start, CHUNK)
-            told = {"file": pending.file, "start": start, "size": pending.size} if first else {}
-            yield Chunk(content=content, **told)  # type: ignore[arg-type]
+            about = Chunk(file=pending.file, start=start, size=pending.size) if first else Chunk()
+            about.content = content
+            yield about
             start, first = start + len(content), False
 
 

@@ -49,7 +49,7 @@ class Sum:
     kernel: tuple[int, int]
     phases: tuple[int, int]
     line: Callable[[int, int], Line]
-    steps: tuple[int, int, int, int, int]
+    steps: tuple[int, ...]
 
     def row(self, phase: int, width: int) -> Row:
         """Return the columns of a phase."""
@@ -68,7 +68,7 @@ def result_of(shape: Shape) -> Sum:
     line = lambda axis, phase: lambda tap: (shape.strides[axis], tap * shape.dilation[axis] - shape.padding[axis])  # noqa: ARG005, E731
     steps = tuple(shape.steps[axis] for axis in "hwiog")
     return Sum(shape.batch, shape.groups, shape.inputs, shape.outputs, shape.image, shape.output, shape.kernel, (1, 1),
-               line, steps)  # type: ignore[arg-type]  # fmt: skip
+               line, steps)  # fmt: skip
 
 
 def image_gradient(name: str, shape: Shape, width: int) -> str:
@@ -88,7 +88,7 @@ def gradient_of(shape: Shape) -> Sum:
 
     steps = tuple(shape.steps[axis] for axis in "hwoig")
     return Sum(shape.batch, shape.groups, shape.outputs, shape.inputs, shape.output, shape.image, shape.kernel,
-               shape.strides, line, steps)  # type: ignore[arg-type]  # fmt: skip
+               shape.strides, line, steps)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Scalar = Float[Array, ""] | float
     Count = Int[Array | np.ndarray, "*shape"]
 
-N = TypeVar("N")
 T = TypeVar("T")
 CPU_PIECE = 200  # examples of a whole set that are computed at once on a CPU
 ACCELERATOR_PIECE = 1000  # and on an accelerator
@@ -217,13 +216,13 @@ class Batches:
         }
 
 
-def exact(n: N) -> N:
+def exact(n: Any) -> Any:
     """Return host numbers in 64 bits, so that products with them are exact; a device's numbers stay as they are.
 
     >>> (10**9 * exact(np.array([600], np.int32))).tolist()
     [600000000000]
     """
-    return n.astype(np.int64) if isinstance(n, np.ndarray | np.generic) else n  # type: ignore[return-value]
+    return n.astype(np.int64) if isinstance(n, np.ndarray | np.generic) else n
 
 
 def for_clients(work: T, clients: int, names: Sequence[str] = ()) -> T:

@@ -47,6 +47,11 @@ class Gossip(Few):
     links: tuple[int, ...] = static()
     name: str = static()
 
+    @property
+    def seeks_consensus(self) -> bool:
+        """True: models meet along the connections."""
+        return True
+
     def pick(self, key: Key[Array, ""], replies: Replies, m: int, models: Variables) -> Who:  # noqa: ARG002
         """One's neighbours in this round."""
         assert replies.round is not None
@@ -90,7 +95,10 @@ class Push(Gossip):
     part of those who are not there.
     """
 
-    pushes = True
+    @property
+    def pushes(self) -> bool:
+        """True: everybody splits what it has."""
+        return True
 
     def taken(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:
         """What each takes of everybody's; of its own, what it has not given away."""
@@ -109,8 +117,8 @@ class Topology(Mixer):
     options: tuple[tuple[str, float], ...] = static()
 
     @property
-    def pushes(self) -> bool:  # type: ignore[override]
-        """Whether it is push-sum's."""
+    def pushes(self) -> bool:
+        """True for push-sum."""
         return self.weights == PUSH
 
     @property

@@ -31,6 +31,11 @@ class Meeting(Few):
 
     share: Any  # how much each of those that one meets counts
 
+    @property
+    def seeks_consensus(self) -> bool:
+        """True: models meet in turn."""
+        return True
+
     def shares(self, replies: Replies, who: Int[Array, "K p"]) -> Float[Array, "K p"]:  # noqa: ARG002
         """The shares of oneself and of whom one meets."""
         others = jnp.full(who.shape, self.share, jnp.float32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +23,13 @@ from fedloom.tasks.task import Variables
 from fedloom.trees import record, where
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int, Key
+    from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+    from fedloom.mixing.graph import Graph
 
     Who = Int[Array, "K p"] | None
 
+T = TypeVar("T")
 
 FEW = 8  # models up to which an average is a sum over them, and not a row of a matrix product
 
@@ -34,7 +37,25 @@ FEW = 8  # models up to which an average is a sum over them, and not a row of a 
 class Mixer:
     """Who averages whose models."""
 
-    pushes = False  # whether columns of its matrix sum to one, and not rows
+    @property
+    def pushes(self) -> bool:
+        """True if the columns of its matrix sum to one, and not the rows."""
+        return False
+
+    @property
+    def seeks_consensus(self) -> bool:
+        """True if all models become equal where clients only average."""
+        return False
+
+    @property
+    def needs_all_models(self) -> bool:
+        """True if a client must be sent all models to know whose it averages."""
+        return False
+
+    @property
+    def graph(self) -> Graph | None:
+        """The connections of any round, if they are known before it."""
+        return None
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -51,7 +72,7 @@ class Mixer:
         """
         raise NotImplementedError
 
-    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
+    def mix(self, replies: Replies, models: T, who: Who = None) -> T:
         """M·X."""
         raise NotImplementedError
 
@@ -84,7 +105,7 @@ class Identity(Mixer):
         """I."""
         return jnp.eye(len(replies.examples))
 
-    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:  # noqa: ARG002
+    def mix(self, replies: Replies, models: T, who: Who = None) -> T:  # noqa: ARG002
         """X."""
         return models
 
@@ -125,7 +146,7 @@ class Personal(Mixer):
             rows = jnp.broadcast_to(self.row(replies, {}), (k, k))
         return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
-    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:  # noqa: ARG002
+    def mix(self, replies: Replies, models: T, who: Who = None) -> T:  # noqa: ARG002
         """M·X; where nobody reads anything all rows are the same, and so is everybody's average. A model that has
         ceased to be numbers spoils only the mixes that it is in.
         """
@@ -151,7 +172,7 @@ class Personal(Mixer):
         return {"mixing": "personal", **self.weighting.describe()}
 
 
-def broken(models: Variables) -> Bool[Array, " K"]:
+def broken(models: PyTree) -> Bool[Array, " K"]:
     """Which of a stack of models have ceased to be numbers."""
     return jnp.stack([~jnp.isfinite(a).reshape(len(a), -1).all(1) for a in jax.tree.leaves(models)]).any(0)
 
@@ -181,13 +202,13 @@ class Few(Mixer):
         rows = jnp.zeros((k, k)).at[jnp.arange(k)[:, None], who].add(self.taken(replies, who))
         return jnp.where(replies.present[:, None], rows, jnp.eye(k))
 
-    def mix(self, replies: Replies, models: Variables, who: Who = None) -> Variables:
+    def mix(self, replies: Replies, models: T, who: Who = None) -> T:
         """M·X; who is not there keeps its own."""
         assert who is not None
         return where(replies.present, blended(models, who, self.taken(replies, who)), models)
 
 
-def blended(models: Variables, who: Int[Array, "n p"], shares: Float[Array, "n p"]) -> Variables:
+def blended(models: T, who: Int[Array, "n p"], shares: Float[Array, "n p"]) -> T:
     """Σ_j shares[i, j] · models[who[i, j]] for each i; a model of no numbers spoils only what it is in."""
 
     def term(a: Array, share: Array, whose: Array) -> Array:
@@ -206,11 +227,11 @@ def blended(models: Variables, who: Int[Array, "n p"], shares: Float[Array, "n p
         rows, everybody = jnp.arange(len(who))[:, None], len(jax.tree.leaves(models)[0])
         return product(jnp.zeros((len(who), everybody), shares.dtype).at[rows, who].add(shares), models)
     mixed = lambda a: jax.lax.platform_dependent(a, shares, who, cpu=by_row, default=at_once)  # noqa: E731
-    blend: Variables = jax.tree.map(mixed, models)  # row by row where gathers are slow
+    blend: T = jax.tree.map(mixed, models)  # row by row where gathers are slow
     return blend
 
 
-def product(m: Float[Array, "n K"], models: Variables) -> Variables:
+def product(m: Float[Array, "n K"], models: T) -> T:
     """M·X. A model that has ceased to be numbers spoils only the rows that it is in."""
     bad = broken(models)
     clean = where(~bad, models, jax.tree.map(jnp.zeros_like, models))

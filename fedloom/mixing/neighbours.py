@@ -34,6 +34,11 @@ class Neighbours(Few):
     by: str = static()
 
     @property
+    def needs_all_models(self) -> bool:
+        """True if a client averages the models that are nearest to its own."""
+        return self.by == "nearest"
+
+    @property
     def readings(self) -> tuple[Reading, ...]:
         """What the weighting looks at."""
         return self.weighting.readings

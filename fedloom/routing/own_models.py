@@ -10,8 +10,7 @@ import jax
 
 from fedloom.combine.replies import Reading, Replies
 from fedloom.errors import require
-from fedloom.mixing import Gossip, Mixer, Neighbours, identity
-from fedloom.mixing.matching import Meeting
+from fedloom.mixing import Mixer, identity
 from fedloom.parts import numbers_of
 from fedloom.routing.routing import Routing
 from fedloom.tasks.task import Variables
@@ -35,17 +34,21 @@ class OwnModels(Routing):
 
     has_several_outputs = True
     exchanges_models = True
-    has_server = False
 
     @property
-    def seeks_consensus(self) -> bool:  # type: ignore[override]
+    def has_server(self) -> bool:
+        """False: clients send each other their models."""
+        return False
+
+    @property
+    def seeks_consensus(self) -> bool:
         """True if clients average with neighbours and do nothing else."""
-        return isinstance(self.mixer, Gossip | Meeting)
+        return self.mixer.seeks_consensus
 
     @property
-    def needs_all_models(self) -> bool:  # type: ignore[override]
+    def needs_all_models(self) -> bool:
         """True if a client averages the models that are nearest to its own."""
-        return isinstance(self.mixer, Neighbours) and self.mixer.by == "nearest"
+        return self.mixer.needs_all_models
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -47,5 +47,5 @@ class PushSumModels(OwnModels):
         """Return the models z and the masses m after clients have sent each other their parts."""
         mass, times = memory[MASS], jax.vmap(jnp.multiply)
         held = jax.tree.map(lambda z, new: times(mass, z) + new - z, models, trained)
-        held, mass = self.mixer.mix(replies, (held, mass), peers)  # type: ignore[arg-type, misc]
+        held, mass = self.mixer.mix(replies, (held, mass), peers)
         return jax.tree.map(lambda x: times(1 / mass, x), held), {MASS: mass}

@@ -71,10 +71,13 @@ class RelatedOutputs(OwnModels):
     upper: str = static()
     has_one_omega: bool = static()
 
-    seeks_consensus = False
+    @property
+    def seeks_consensus(self) -> bool:
+        """False: clients that are not alike keep models of their own."""
+        return False
 
     @property
-    def has_server(self) -> bool:  # type: ignore[override]
+    def has_server(self) -> bool:
         """True if models pass through a server."""
         return self.has_one_omega
 

@@ -25,19 +25,28 @@ class Routing:
         chooses: True if each client of a round chooses the output that it trains (:meth:`choose`).
         exchanges_models: True if each client has an output of its own and all models are mixed (:meth:`exchange`).
             Otherwise the weighted updates of an output's clients are added up, with the weights of :meth:`weigh`.
-        has_server: True if models pass through a server.
-        seeks_consensus: True if clients' models are to become equal.
-        needs_all_models: True if a client must be sent all models to know whose it averages.
         pushes: True if each client splits its own model among others, so that columns of the matrix sum to one.
     """
 
     has_several_outputs = False
     chooses = False
     exchanges_models = False
-    has_server = True
-    seeks_consensus = False
     pushes = False
-    needs_all_models = False
+
+    @property
+    def has_server(self) -> bool:
+        """True if models pass through a server."""
+        return True
+
+    @property
+    def seeks_consensus(self) -> bool:
+        """True if clients' models are to become equal."""
+        return False
+
+    @property
+    def needs_all_models(self) -> bool:
+        """True if a client must be sent all models to know whose it averages."""
+        return False
 
     @property
     def readings(self) -> tuple[Reading, ...]:

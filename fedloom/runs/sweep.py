@@ -201,9 +201,9 @@ def place(algorithm: Method, axis: str) -> tuple[str, ...] | None:
     if path[0] == "weighting":
         path = ("routing", *(("mixer",) if hasattr(algorithm.routing, "mixer") else ()), *path)
     while True:
-        record = algorithm
+        record: Any = algorithm
         for name in path[:-1]:
-            record = getattr(record, name, None)  # type: ignore[assignment]
+            record = getattr(record, name, None)
         names = {f.name for f in dataclasses.fields(record)} if dataclasses.is_dataclass(record) else set()
         if path[-1] in names:
             return path if is_used(axis, record) else None

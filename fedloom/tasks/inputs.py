@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +32,7 @@ def as_declared(x: Array) -> Array:
     return x.astype(jnp.int32) if is_integer(x) else as_float(x)
 
 
-def is_integer(x: Array) -> bool:
+def is_integer(x: Array | np.ndarray) -> bool:
     """Return whether a column holds integers that are no pixels."""
     return bool(jnp.issubdtype(x.dtype, jnp.integer)) and not white(x.dtype)
 
@@ -42,7 +42,7 @@ def tokens_of(loss: object) -> str:
     return f"the loss {loss}" if loss == "next_token" else ""
 
 
-def seen(inputs: Inputs, *, tokens: str = "", channels_first: bool = False) -> Callable[[Array], Array]:
+def seen(inputs: Inputs, *, tokens: str = "", channels_first: bool = False) -> Callable[[Any], Array]:
     """Return a function from the column ``x`` to what a model sees of it.
 
     Args:
@@ -61,7 +61,7 @@ def seen(inputs: Inputs, *, tokens: str = "", channels_first: bool = False) -> C
     if callable(inputs):
         return inputs
 
-    def arranged(x: Array) -> Array:
+    def arranged(x: Any) -> Array:
         if tokens and jnp.issubdtype(x.dtype, jnp.floating):
             raise ArgumentError("x", f"integers, which {tokens} takes for the numbers of tokens", str(x.dtype))
         x = x.astype(jnp.int32) if tokens else as_declared(x)

@@ -37,7 +37,7 @@ from fedloom.runs import run
 from fedloom.tasks import Task, Variables, cnn, logistic, two_nn
 from fedloom.trees import member
 
-LAYOUTS: list[dict[str, Any]] = [{}, {"lanes": 2, "devices": 1}]
+LAYOUTS: list[Any] = [{}, pytest.param({"lanes": 2, "devices": 1}, marks=pytest.mark.slow)]
 ETA, STEPS, ROUNDS = 0.1, 3, 4
 VALUES = [4.0, -1.0, 2.0, 0.5]
 WORK = {"lr": ETA, "epochs": STEPS, "batch_size": None}

@@ -43,7 +43,7 @@ def outcome(engine: Compiled, data: FederatedData, algorithm: Method, task: Task
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("layout", often(LAYOUTS, ("lanes on every core", "streamed side by side")))
+@pytest.mark.parametrize("layout", often(LAYOUTS, ("streamed side by side",)))
 def test_every_layout_gives_the_same_model(generated: Make, layout: str, algorithm: str) -> None:
     data = generated(UNBALANCED)
     program, wanted, _ = outcome(compiled(), data, ALGORITHMS[algorithm])

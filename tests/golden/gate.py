@@ -25,11 +25,16 @@ EVERY_TIME = ("fedavg", "scaffold", "ditto", "fedrep", "ifca", "personalised", "
 """The cases of which layouts that resemble others run every time; the rest of them is slow."""
 
 
-def cells(whole: str, partly: str) -> list[Any]:
-    """Return all cases in one layout and those of another, as parameters of a test: (layout, name)."""
-    found = [pytest.param(whole, name) for name in CASES]
+def cells(*layouts: str, whole: str = "") -> list[Any]:
+    """Return the cases in some layouts, as parameters of a test: (layout, name).
+
+    Args:
+        layouts: the layouts in which some cases run every time.
+        whole: a layout in which all of them do.
+    """
+    found = [pytest.param(whole, name) for name in CASES] if whole else []
     marks = {name: () if name in EVERY_TIME else pytest.mark.slow for name in CASES}
-    return found + [pytest.param(partly, name, marks=mark) for name, mark in marks.items()]
+    return found + [pytest.param(layout, name, marks=mark) for layout in layouts for name, mark in marks.items()]
 
 
 @cache

@@ -2,7 +2,7 @@ import pytest
 from golden.gate import ELSEWHERE, cells, check_cost, check_numbers
 
 pytestmark = pytest.mark.filterwarnings(f"default:{ELSEWHERE}")
-CELLS = cells("one lane", "two experiments")
+CELLS = cells("two experiments", whole="one lane")
 
 
 @pytest.mark.parametrize(("layout", "name"), CELLS)

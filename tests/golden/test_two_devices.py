@@ -1,17 +1,15 @@
 import pytest
-from golden.cases import CASES
-from golden.gate import ELSEWHERE, check_cost, check_numbers
+from golden.gate import ELSEWHERE, cells, check_cost, check_numbers
 
 pytestmark = pytest.mark.filterwarnings(f"default:{ELSEWHERE}")
+CELLS = cells("two devices")
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("layout", ["two devices"])
+@pytest.mark.parametrize(("layout", "name"), CELLS)
 def test_numbers_do_not_move(name: str, layout: str) -> None:
     check_numbers(name, layout)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("layout", ["two devices"])
+@pytest.mark.parametrize(("layout", "name"), CELLS)
 def test_a_round_costs_the_same(name: str, layout: str) -> None:
     check_cost(name, layout)

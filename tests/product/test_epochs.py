@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # of Ray
 ]
 DRAWN = "uniform:1:5"
-OFTEN = ("3 lanes", "reference", "processes", "network")
+OFTEN = ("3 lanes", "network")
 
 
 def differing(epochs: object) -> engines.Case:

@@ -29,7 +29,7 @@ ENGINES: dict[str, Callable[[], fl.engines.Engine]] = {
     "processes": lambda: fl.engines.processes(2),
     "Ray": lambda: fl.engines.ray(1),
 }
-SLOW = ("processes", "Ray")
+SLOW = ("2 devices", "processes", "Ray")
 
 
 def method(name: str, **options: Any) -> fl.Method:

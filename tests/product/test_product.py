@@ -37,12 +37,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # of Ray
 ]
 OFTEN = {
-    "3 lanes": ("fedavg", "scaffold", "fedrep", "ifca", "personalised", "push-sum"),
-    "2 devices": ("scaffold", "ditto", "ifca", "dpa-sgd-mtl"),
-    "reference": ("scaffold", "ifca", "dpa-sgd-mtl", "personalised"),
+    "3 lanes": ("scaffold", "ifca", "personalised"),
+    "2 devices": ("ditto", "dpa-sgd-mtl"),
+    "reference": ("scaffold", "ifca", "personalised"),
     "processes": ("ditto",),
     "Ray": ("scaffold",),
-    "MPI": ("scaffold", "ifca", "push-sum"),
+    "MPI": ("scaffold", "ifca"),
     "MPI peers": ("fedavg", "dpa-sgd"),
     "network": ("scaffold", "fedrep"),
 }

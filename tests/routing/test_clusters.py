@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from often import often
 
 import fedloom as fl
 from fedloom.combine import by_accuracy, clipped, median, uniform
@@ -29,7 +30,7 @@ def leaves(run: fl.Run) -> list[np.ndarray]:
     return [np.asarray(a) for a in jax.tree.leaves(run.variables)]
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", often(OPTIONS, ("scaffold", "private layers", "median", "adam")))
 def test_one_cluster_is_federated_averaging(generated: Any, name: str) -> None:
     data, options = generated([12, 7, 9, 15]), OPTIONS[name]
     task = fl.tasks.two_nn(inputs=4, classes=3) if name == "private layers" else TASK
