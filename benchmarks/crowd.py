@@ -47,7 +47,13 @@ class Idle:
         """The server has said hello."""
         self.prepared.set()
 
-    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:  # noqa: ARG002
+    def train(
+        self,
+        round: int,
+        model: Mapping[str, np.ndarray],  # noqa: ARG002
+        kept: Mapping[str, np.ndarray],  # noqa: ARG002
+        seconds: float | None = None,  # noqa: ARG002
+    ) -> Trained:
         """The same update, made unlike that of any other round by one number."""
         name = next(iter(self.update))
         self.update[name].flat[0] = round

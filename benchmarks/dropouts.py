@@ -65,7 +65,13 @@ class Pretended:
         """Know one's number."""
         self.number = welcome.number
 
-    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:  # noqa: ARG002
+    def train(
+        self,
+        round: int,
+        model: Mapping[str, np.ndarray],  # noqa: ARG002
+        kept: Mapping[str, np.ndarray],  # noqa: ARG002
+        seconds: float | None = None,  # noqa: ARG002
+    ) -> Trained:
         """Take some time."""
         draw = np.random.default_rng([self.number, round])
         time.sleep(self.seconds * (1 + self.spread * draw.uniform(-1, 1)))

@@ -179,7 +179,13 @@ class Worker:
     def prepare(self, welcome: Welcome) -> None:
         self.number, self.examples = welcome.number, 10 * (welcome.number + 1)
 
-    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
+    def train(
+        self,
+        round: int,
+        model: Mapping[str, np.ndarray],
+        kept: Mapping[str, np.ndarray],
+        seconds: float | None = None,  # noqa: ARG002
+    ) -> Trained:
         turns = float(kept["turns"]) if kept else 0.0
         update = {"update.params.w": computed(self.number, round, model["variables.params.w"], turns)}
         if (self.number, round) in self.lies:

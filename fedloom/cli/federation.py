@@ -73,6 +73,9 @@ def server_command(
     over: Annotated[float, typer.Option(help="how many more are asked than needed, as a factor")] = 1.3,
     quorum: Annotated[float, typer.Option(help="share of the needed updates below which a round is given up")] = 2 / 3,
     deadline_: Annotated[float, typer.Option("--round-seconds", help="seconds that a round may take")] = 600.0,
+    late: Annotated[
+        str, typer.Option(help="who has no time for all steps: dropped, or stopped (sends what it has)")
+    ] = "dropped",
     patience_: Annotated[
         float, typer.Option("--wait-seconds", help="seconds to wait for more participants, and for them to come back")
     ] = 10.0,
@@ -113,7 +116,7 @@ def server_command(
         experiment = described(file, fields)
         rules = ruled(
             begin=begin, over=over, quorum=quorum, deadline=deadline_, patience=patience_, forget=forget_,
-            examples=most_examples, norm=most_norm, offences=offences,
+            examples=most_examples, norm=most_norm, offences=offences, late=late,
         )  # fmt: skip
         secured(keys, insecure)
         if revoked is None and keys is not None and (beside := keys.parent / "revoked.json").is_file():

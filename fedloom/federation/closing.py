@@ -12,10 +12,11 @@ from fedloom.algorithms import RoundState
 from fedloom.federation.arithmetic import Arithmetic, Contribution
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk, digest
-from fedloom.federation.journal import Closed, Opened, Received
+from fedloom.federation.journal import STEPS, Closed, Opened, Received
 from fedloom.federation.schema import Schema
 from fedloom.federation.void import flaw
 from fedloom.federation.wire import NUMBERS
+from fedloom.local import Local
 from fedloom.runs.ledger import Cost, add_cost
 from fedloom.trees import flatten
 
@@ -105,11 +106,15 @@ def cost(
         sent: the bytes that the round's models took.
         norm: of the mean update.
     """
-    works = [arithmetic.work(numbers[one.name], one.name) for one in chosen]
-    steps = sum(
-        int(np.sum(work.gradient_count(np.array([one.examples])))) for work, one in zip(works, chosen, strict=True)
-    )
+    steps = sum(gradients(arithmetic.work(numbers[one.name], one.name), one) for one in chosen)
     return Cost(1, steps, sum(update.size for update in chosen), sent, norm)
+
+
+def gradients(work: Local, update: Received) -> int:
+    """Return the gradients that a participant has computed: all of its work, or those before it was stopped."""
+    every = int(np.sum(work.gradient_count(np.array([update.examples]))))
+    taken = update.readings.get(STEPS)
+    return every if taken is None else int(np.clip(taken * work.gradients_per_step, 0, every))
 
 
 def kept(disk: Disk, arithmetic: Arithmetic, state: RoundState) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from fedloom.errors import ArgumentError, CheckpointError, require
 from fedloom.federation.closing import Done, Job, close
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
-from fedloom.federation.journal import Journal, Member, Opened, Received, Refused, Void
+from fedloom.federation.journal import STEPS, Journal, Member, Opened, Received, Refused, Void
 from fedloom.federation.log import Log, silent
 from fedloom.federation.recovery import begin_run, repair_model, sound_updates
 from fedloom.federation.roll import Presence, Roll
@@ -259,7 +259,8 @@ class Coordinator:
         if fault is not None:
             return self._refuse(name, fault)
         self.uploads.accept(self._number(name), update.file)
-        found = Received(name, update.file, update.size, update.examples, dict(update.readings), dict(update.measures))
+        read = {**update.readings, **({STEPS: float(update.steps)} if update.steps else {})}
+        found = Received(name, update.file, update.size, update.examples, read, dict(update.measures))
         self.journal.receive(self.opened, found, self.clock())
         self.received[name] = found
         self.expected.discard(name)

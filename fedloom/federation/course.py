@@ -106,12 +106,13 @@ def course(
     require(not told_by_clients or metric_of(stop.monitor or "") not in overall, "monitor", one_each, stop.monitor)
     for need in mine.algorithm.readings:
         require_direction(f"{need.part}_{need.metric}", task.directions)
-    told = about(mine, more or {})
+    rules = rules or Rules()
+    told = about(mine, {**(more or {}), **({"late": rules.late} if rules.late != "dropped" else {})})
     label = label or f"{task.name}, {seed}"
     judged_on = data.fingerprint if judged and data is not None else None
     identity = {"task": task.name, "seed": seed, "label": label, "test data": judged_on, **mine.algorithm.describe()}
     evaluate = evaluation(mine, data) if judged and data is not None else lambda state: {}  # noqa: ARG005
-    return Course(mine, rules or Rules(), stop, evaluate, told, identity, label)
+    return Course(mine, rules, stop, evaluate, told, identity, label)
 
 
 def about(mine: Arithmetic, more: Mapping[str, Any]) -> str:

@@ -66,9 +66,22 @@ class Member:
     offences: int = 0
 
 
+STEPS = "steps"
+"""The reading that is the number of optimiser steps of a participant that had no time for all."""
+
+
 @dataclass(frozen=True)
 class Received:
-    """An update that counts, unless its round is given up."""
+    """An update that counts, unless its round is given up.
+
+    Args:
+        name: of the participant.
+        file: the file's name.
+        size: the file's bytes.
+        examples: the number of examples that it trained on.
+        readings: what the weighting looks at; and :data:`STEPS`, if it had no time for all its steps.
+        measures: sums over its own examples.
+    """
 
     name: str
     file: str

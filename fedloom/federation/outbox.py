@@ -28,6 +28,7 @@ class Trained:
         readings: what the weighting looks at.
         measures: sums over one's own examples, of the model that was sent.
         keeps: what stays here for the next round that counts.
+        steps: the optimiser steps that were taken, where there was no time for all of them; 0 is all.
     """
 
     update: Mapping[str, np.ndarray]
@@ -35,6 +36,7 @@ class Trained:
     readings: Mapping[str, float]
     measures: Mapping[str, float]
     keeps: Mapping[str, np.ndarray]
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Pending:
     readings: dict[str, float]
     measures: dict[str, float]
     keeps: str | None
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Outbox:
         if parcel.keeps is not None and parcel.held is not None:
             self.disk.write(parcel.held, parcel.keeps)
         pending = Pending(run, work.round, work.model, parcel.file, len(parcel.update), trained.examples,
-                          dict(trained.readings), dict(trained.measures), parcel.held)  # fmt: skip
+                          dict(trained.readings), dict(trained.measures), parcel.held, trained.steps)  # fmt: skip
         self.disk.write(PENDING, json_content(vars(pending)))
         self._tidy()
         return pending

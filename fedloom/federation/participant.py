@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -81,8 +82,17 @@ class Trainer(Protocol):
     def prepare(self, welcome: Welcome) -> None:
         """Make ready for a run; raises a :class:`FedloomError` if it cannot take part."""
 
-    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
-        """The local work of a round."""
+    def train(
+        self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray], seconds: float | None = None
+    ) -> Trained:
+        """Do the local work of a round.
+
+        Args:
+            round: the number of the round.
+            model: what the server has sent.
+            kept: what was kept from the last round that counted.
+            seconds: the time that is left of the round.
+        """
 
 
 class Participant:
@@ -119,6 +129,7 @@ class Participant:
         self.there = False
         self.training: tuple[tuple[str, int, str], asyncio.Future[Parcel]] | None = None
         self.newest: Order | None = None
+        self.heard = 0.0  # when the newest order came
         self.news = asyncio.Event()
         self.unfit, self.hurry = False, asyncio.Event()  # whether this run is none for us, which is to be said at once
 
@@ -205,7 +216,7 @@ class Participant:
             elif kind in ("work", "over"):
                 if not self.run_id:
                     raise Rejected("the server gives orders before it has said what is learned")
-                self.newest = order
+                self.newest, self.heard = order, time.monotonic()
                 self.news.set()
 
     async def _decline(self, line: Line) -> None:
@@ -267,7 +278,8 @@ class Participant:
             self.tell("training", round=work.round)
 
             def job() -> Parcel:
-                made = parcel(self.trainer.train(work.round, model, kept))
+                left = max(0.0, work.seconds - (time.monotonic() - self.heard)) if work.seconds else None
+                made = parcel(self.trainer.train(work.round, model, kept, left))
                 self.outbox.check_kept(made, kept, work.counted)
                 return made
 
@@ -324,6 +336,7 @@ class Participant:
                 Update(
                     run=self.run_id, round=work.round, attempt=work.attempt, file=pending.file, size=pending.size,
                     examples=pending.examples, readings=pending.readings, measures=pending.measures,
+                    steps=pending.steps,
                 )
             )  # fmt: skip
             if verdict.outcome != Verdict.MISSING:

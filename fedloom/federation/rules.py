@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedloom.errors import number, require, whole
+from fedloom.engines.clock import LATE
+from fedloom.errors import choose, number, require, whole
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Rules:
         over: how many more are asked than are needed, as a factor.
         quorum: the share of m without which a round is given up.
         deadline: seconds that a round may take.
+        late: what becomes of a participant that has no time for all its steps: ``dropped``, its update does not count;
+            or ``stopped``, it stops in time and sends what it has, with its number of steps.
         patience: seconds that one waits for a participant that has gone, or is not ready, before rounds begin without
             it; and for participants to come back after the server has been away.
         forget: seconds after which a participant that has gone, or is not ready, counts no more, until it is back.
@@ -55,6 +58,7 @@ class Rules:
     norm: float = math.inf
     offences: int = 3
     connections: int = 5_000
+    late: str = "dropped"
 
     def __post_init__(self) -> None:
         whole("begin", self.begin, 1)
@@ -68,6 +72,7 @@ class Rules:
             whole(name, getattr(self, name), 1)
         whole("examples", self.examples, 1, 2**31 - 1)
         require(self.norm > 0, "norm", "above 0", self.norm)
+        choose("late", self.late, dict.fromkeys(LATE))
 
     @property
     def silence(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -31,6 +32,7 @@ from fedloom.trees import flatten, member, unflatten
 if TYPE_CHECKING:
     from jaxtyping import Array
 
+SHARE = 0.8  # of the time that is left of a round, for training; the rest is for sending the update
 Build = Callable[[Mapping[str, Any]], tuple[Task, Method]]
 """What the server says of a run → the task and the algorithm."""
 Align = Callable[[Mapping[str, Any], FederatedData], FederatedData]
@@ -44,10 +46,12 @@ class Ready:
     Arguments:
         arithmetic: what is learned and how.
         number: of this participant.
+        stops: whether the server takes the work of a participant that had no time for all its steps.
     """
 
     arithmetic: Arithmetic
     number: int
+    stops: bool = False
 
 
 class LocalTrainer:
@@ -57,16 +61,24 @@ class LocalTrainer:
         data: one client's; its training examples, and others to judge models on, if it has any.
         build: what makes the task and the algorithm of what the server says.
         align: what makes the data of what the server says: its classes numbered as the server's, for instance.
+        timer: tells the seconds that have passed.
     """
 
     model_schema: Schema
     update_schema: Schema
 
-    def __init__(self, data: FederatedData, build: Build, align: Align = lambda _, data: data) -> None:
+    def __init__(
+        self,
+        data: FederatedData,
+        build: Build,
+        align: Align = lambda _, data: data,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
         require(len(data) == 1, "data", "those of one client", f"{len(data):,} clients")
         self.given = self.data = data
-        self.build, self.align = build, align
+        self.build, self.align, self.timer = build, align, timer
         self.ready: Ready | None = None
+        self.pace: float | None = None  # seconds of an optimiser step
 
     @property
     def examples(self) -> int:
@@ -88,17 +100,23 @@ class LocalTrainer:
         shapes = {name: [list(shape), kind] for name, shape, kind in mine.model_schema.fields}
         agree(about["model"], shapes, "model")
         self.model_schema, self.update_schema = mine.model_schema, mine.update_schema
-        self.ready = Ready(mine, welcome.number)
+        self.ready = Ready(mine, welcome.number, about.get("late") == "stopped")
+        self.pace = None
         self.__dict__.pop("station", None)
 
-    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
-        """The local work of a round."""
+    def train(
+        self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray], seconds: float | None = None
+    ) -> Trained:
+        """Do the local work of a round; the arguments are those of :class:`fedloom.federation.participant.Trainer`.
+
+        With code of the participant's own, it is done whole, however little time is left.
+        """
         assert self.ready is not None
         for need in self.ready.arithmetic.algorithm.readings:
             what = f"with examples for {need.part}, which the weighting looks at"
             require(need.part in self.data.clients, "data", what, "none")
         native = self.ready.arithmetic.task.client is not None
-        trained = self._native(round, model) if native else self._compiled(round, model, kept)
+        trained = self._native(round, model) if native else self._compiled(round, model, kept, seconds)
         for name, array in trained.update.items():  # a server would count it against us
             if not np.isfinite(array).all():
                 raise DivergedError(f"{name} is not finite after round {round + 1}: the learning rate may be too large")
@@ -111,7 +129,9 @@ class LocalTrainer:
         mine = self.ready.arithmetic
         return Station(self.data, mine.task, [mine.algorithm], [mine.seed], observed=True, first=self.ready.number)
 
-    def _compiled(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:
+    def _compiled(
+        self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray], seconds: float | None
+    ) -> Trained:
         assert self.ready is not None
         mine, station = self.ready.arithmetic, self.station
         first = mine.first.variables
@@ -121,11 +141,39 @@ class LocalTrainer:
         before = jax.tree.map(lambda a: jnp.asarray(a)[None, None], own) if begun else None
         arrays = {name: a[None] for name, a in flatten(sent).items()}
         me = np.zeros((1, 1), np.int32)
-        total, keeps, _ = station.work(arrays, round, me, before)
+        work = lambda limit: station.work(arrays, round, me, before, None, limit)  # noqa: E731
+        (total, keeps, _), steps = self._in_time(work, seconds)
         update = {"update": jax.tree.map(lambda a: a[:, 0], total.update), "aside": total.aside}
         shown = mine.shown({name: a[0] for name, a in flatten(update).items()}, "update.")
         found = self._judged(station, sent, before, total, keeps)
-        return Trained(shown, self.examples, *found, flatten(member(member(keeps, 0), 0)) if begun else {})
+        return Trained(shown, self.examples, *found, flatten(member(member(keeps, 0), 0)) if begun else {}, steps)
+
+    def _in_time(self, work: Callable[[Any], Any], seconds: float | None) -> tuple[Any, int]:
+        """Return what comes of local work, and its optimiser steps if there was no time for all of them; else 0.
+
+        The time of a step is that of the last round; in the first one, that of a single step after it was compiled.
+
+        Args:
+            work: the work, with the most optimiser steps that are taken; ``None`` is any number.
+            seconds: the time that is left of the round.
+        """
+        assert self.ready is not None
+        if not self.ready.stops or seconds is None:
+            return work(None), 0
+        limit = lambda steps: np.full((1, 1), steps, np.int32)  # noqa: E731
+        begun = self.timer()
+        if self.pace is None:
+            work(limit(1))  # which compiles
+            one = self.timer()
+            work(limit(1))
+            self.pace = self.timer() - one
+        begun, left = self.timer(), seconds - (self.timer() - begun)
+        batches = self.ready.arithmetic.algorithm.local.batches
+        every = int(np.sum(batches.moves(np.array([self.examples]))))
+        steps = int(np.clip(SHARE * left / max(self.pace, 1e-9), 1, every))
+        found, took = work(limit(steps)), self.timer() - begun
+        self.pace = took / steps if took > 0 else self.pace
+        return found, steps if steps < every else 0
 
     def _judged(
         self, station: Station, sent: Any, before: Any, total: Total, keeps: Any

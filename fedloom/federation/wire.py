@@ -57,6 +57,7 @@ def check(message: Message) -> None:
             for name, value in numbers.items():
                 _text(name, "a number's name")
                 _require(math.isfinite(value), f"{name} that is not finite")
+        _require(message.steps <= MOST, f"{message.steps} steps")
     if isinstance(message, Order):
         _order(message)
 

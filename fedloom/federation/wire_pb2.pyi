@@ -116,7 +116,7 @@ class Place(_message.Message):
     def __init__(self, start: _Optional[int] = ...) -> None: ...
 
 class Update(_message.Message):
-    __slots__ = ("run", "round", "attempt", "file", "size", "examples", "readings", "measures")
+    __slots__ = ("run", "round", "attempt", "file", "size", "examples", "readings", "measures", "steps")
     class ReadingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,7 @@ class Update(_message.Message):
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
     READINGS_FIELD_NUMBER: _ClassVar[int]
     MEASURES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     run: str
     round: int
     attempt: int
@@ -147,7 +148,8 @@ class Update(_message.Message):
     examples: int
     readings: _containers.ScalarMap[str, float]
     measures: _containers.ScalarMap[str, float]
-    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., file: _Optional[str] = ..., size: _Optional[int] = ..., examples: _Optional[int] = ..., readings: _Optional[_Mapping[str, float]] = ..., measures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    steps: int
+    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., file: _Optional[str] = ..., size: _Optional[int] = ..., examples: _Optional[int] = ..., readings: _Optional[_Mapping[str, float]] = ..., measures: _Optional[_Mapping[str, float]] = ..., steps: _Optional[int] = ...) -> None: ...
 
 class Verdict(_message.Message):
     __slots__ = ("outcome", "why")

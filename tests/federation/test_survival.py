@@ -100,7 +100,13 @@ class Counting:
     def prepare(self, welcome: Welcome) -> None:  # noqa: ARG002
         self.prepared += 1
 
-    def train(self, round: int, model: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray]) -> Trained:  # noqa: ARG002
+    def train(
+        self,
+        round: int,  # noqa: ARG002
+        model: Mapping[str, np.ndarray],  # noqa: ARG002
+        kept: Mapping[str, np.ndarray],  # noqa: ARG002
+        seconds: float | None = None,  # noqa: ARG002
+    ) -> Trained:
         self.trained += 1
         return Trained({"w": np.full(2, 2.0, np.float32)}, 10, {}, {}, {})
 

@@ -16,7 +16,7 @@ from fedloom.data.federated import Ranges
 from fedloom.errors import ArgumentError, DivergedError
 from fedloom.federation.arithmetic import Arithmetic, Contribution, arithmetic
 from fedloom.federation.course import about, about_one
-from fedloom.federation.trainer import LocalTrainer
+from fedloom.federation.trainer import SHARE, LocalTrainer
 from fedloom.federation.wire_pb2 import Welcome
 from fedloom.tasks import Task
 from fedloom.trees import flatten, member
@@ -157,3 +157,54 @@ def test_what_is_told_of_a_run_is_json_without_any_data() -> None:
     said = json.loads(about(arithmetic(TASK, fl.fedavg(**STEP), SEED), {"more": 1}))
     assert said.keys() == {"seed", "task", "algorithm", "model", "more"}
     assert said["model"]["variables.params.hidden1.w"] == [[5, 6], "float32"]
+
+
+class Clock:
+    """A clock that stands still, so that the seconds of a step stay as they are."""
+
+    def __call__(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("name", ["fedprox", "scaffold"])
+def test_a_participant_that_is_stopped_does_what_the_simulated_one_does(name: str) -> None:
+    """Two seconds a step, seven seconds: three of four steps, which the message says."""
+    algorithm = ALGORITHMS[name]()
+    timed = fl.engines.clock(2.0, deadline=7.0, late="stopped")
+    program = fl.engines.compiled(devices=1).program(DATA, TASK, [algorithm], [SEED], clock=timed)
+    state, _ = program.advance(program.init(), 0, ROUNDS)
+    wanted = flatten(member(state.variables, 0))
+    mine = arithmetic(TASK, algorithm, SEED)
+    trainers = [LocalTrainer(DATA.alone(k), lambda said: (TASK, algorithm), timer=Clock()) for k in range(K)]  # noqa: ARG005
+    for k, trainer in enumerate(trainers):
+        trainer.prepare(Welcome(number=k, about=about(mine, {"late": "stopped"})))
+        trainer.pace = 2.0
+    state, kept = mine.first, [{} for _ in range(K)]
+    for round in range(ROUNDS):
+        sent = mine.model_schema.arrays(mine.model_schema.content(mine.sent(state)))
+        done = [trainers[k].train(round, sent, kept[k], 7.0 / SHARE) for k in range(K)]
+        assert [one.steps for one in done] == [3, 3, 3]
+        kept = [dict(one.keeps) for one in done]
+        who = mine.preference(round, [1] * K)
+        given = [Contribution(k, done[k].examples, done[k].readings) for k in who]
+        order = mine.ordered(given)
+        state, *_ = mine.step(state, [given[i] for i in order], [done[who[i]].update for i in order], K)
+    found = flatten(state.variables)
+    for array in found:
+        np.testing.assert_allclose(found[array], wanted[array], rtol=0, atol=2e-6, err_msg=array)
+
+
+def test_with_time_enough_or_without_leave_a_participant_is_not_stopped() -> None:
+    algorithm = ALGORITHMS["fedavg"]()
+    mine = arithmetic(TASK, algorithm, SEED)
+    sent = mine.sent(mine.first)
+    updates = []
+    for more, seconds in (({}, 0.001), ({"late": "stopped"}, 1000.0), ({"late": "stopped"}, None)):
+        trainer = LocalTrainer(DATA.alone(0), lambda said: (TASK, algorithm))  # noqa: ARG005
+        trainer.prepare(Welcome(number=0, about=about(mine, more)))
+        done = trainer.train(0, sent, {}, seconds)
+        assert done.steps == 0
+        updates.append(done.update)
+    for name in updates[0]:
+        np.testing.assert_array_equal(updates[1][name], updates[0][name])
+        np.testing.assert_array_equal(updates[2][name], updates[0][name])

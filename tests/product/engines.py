@@ -150,10 +150,15 @@ def ranks(script: str) -> Ranks:
     return started
 
 
-def network(case: Case) -> fl.Run:
-    """Run a case between a server and a participant for each client, over gRPC on this machine."""
+def network(case: Case, **options: Any) -> fl.Run:
+    """Run a case between a server and a participant for each client, over gRPC on this machine.
+
+    Args:
+        case: the case.
+        options: further rules of the server.
+    """
     clients = len(case.data)
-    rules = fl.federation.Rules(begin=clients, over=1.0, quorum=1.0, beat=0.2, missed=150, pause=0.05)
+    rules = fl.federation.Rules(begin=clients, over=1.0, quorum=1.0, beat=0.2, missed=150, pause=0.05, **options)
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(clients) as pool:
         folders = [Path(home) / f"participant-{k}" for k in range(clients)]
         joined: list[Future[Variables | None]] = []
