@@ -155,6 +155,7 @@ def test_sweep_runs_every_combination() -> None:
     assert Path("s.svg").read_text().count("lr=0.05") == 1  # seeds are one curve
 
 
+@pytest.mark.slow
 def test_sweep_compares_topologies() -> None:
     Path("pairs.csv").write_text("0,1\n1,2\n2,3\n3,0\n")
     options = ["--algorithm", "dpa-sgd", "--topology", "complete,pairs.csv", "--clients", "4", "--compute", "0.1"]
@@ -406,6 +407,7 @@ def test_random_topologies_have_a_seed() -> None:
     assert zetas(*gap) == [sparsest(30, 0.3).zeta] != zetas(*gap, "--seed", "1") == [sparsest(30, 0.3, seed=1).zeta]
 
 
+@pytest.mark.slow
 def test_sweep_compares_seeds_of_a_topology_and_meetings() -> None:
     options = ["--algorithm", "dpa-sgd", "--topology", "regular:3,matcha:ring:0.5", "--topology-seed", "0,1,2"]
     result = fedloom("sweep", *FAST, *options, "--clients", "10", "--partition", "shards", "--out", "s", "--json")

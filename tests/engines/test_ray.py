@@ -55,6 +55,7 @@ def same(a, b) -> bool:
     return jax.tree.all(jax.tree.map(np.array_equal, a.variables, b.variables))
 
 
+@pytest.mark.slow
 def test_the_number_of_actors_and_their_deaths_change_nothing() -> None:
     one, compiled = run(fl.engines.ray(1)), run(fl.engines.compiled())
     np.testing.assert_allclose(

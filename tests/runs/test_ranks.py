@@ -125,6 +125,7 @@ def test_a_delayed_model_does_not_hold_up_its_sender(cases: dict[str, Any]) -> N
         assert found["got"] == [1.0 - rank] * 5
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_anything_with_exactly_the_same_numbers(folder: Path, cases: dict[str, Any]) -> None:  # noqa: ARG001
     out = folder / "broken"
     ring = ["peers", str(folder / "ring" / "experiment.toml"), "--out", str(out), "--save-every", "2", "--quiet"]
