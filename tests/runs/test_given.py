@@ -29,8 +29,8 @@ OTHER: dict[str, Any] = {
     "period": 7, "lambda1": 0.2, "lambda2": 0.3, "lambda3": 0.4, "lambda4": 0.5, "eta": 0.6, "upper": "hidden2",
     "peers": 5, "peers_by": "nearest", "mu": 0.7, "private": "hidden1", "head_epochs": 4, "clusters": 3, "q": 2.0,
     "server": "adam", "server_lr": 0.5, "server_momentum": 0.5, "compute": "0.2", "latency": "3", "bandwidth": "10",
-    "server_bandwidth": 20.0, "lost": 0.1, "deadline": 9.0, "late": "stopped", "until_clock": 60.0, "until_bytes": 1e6, "actors": 3,
-    "address": "auto", "pieces": 5, "selection": "once",
+    "server_bandwidth": 20.0, "lost": 0.1, "deadline": 9.0, "late": "stopped", "until_clock": 60.0, "until_bytes": 1e6,
+    "actors": 3, "address": "auto", "pieces": 5, "selection": "once",
 }  # fmt: skip
 BASES: tuple[dict[str, Any], ...] = (
     {}, {"weighting": "training-loss"}, {"exclude": 1.0}, {"combine": "trimmed"}, {"server": "momentum"}, {"peers": 3},
