@@ -133,8 +133,19 @@ class Arithmetic:
         return [int(i) for i in np.argsort(-np.array(steps), kind="stable")]
 
     def work(self, number: int, name: str) -> Local:
-        """Return the work of a participant: with its own epochs, where participants differ."""
-        return with_batches(self.algorithm.local, lambda batches: batches.of_one(number, name))
+        """Return the work of a participant: with its own epochs, where participants differ.
+
+        It is found once, so that nothing that happens to a file of epochs changes or ends a run.
+        """
+        if (number, name) not in self.works:
+            made = with_batches(self.algorithm.local, lambda batches: batches.of_one(number, name))
+            self.works[number, name] = made
+        return self.works[number, name]
+
+    @cached_property
+    def works(self) -> dict[tuple[int, str], Local]:
+        """The work of each participant that has come, by its number and its name."""
+        return {}
 
     @cached_property
     def closing(self) -> Method:

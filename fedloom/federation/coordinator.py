@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from fedloom.errors import ArgumentError, CheckpointError, require
+from fedloom.errors import CheckpointError, FedloomError, require
 from fedloom.federation.closing import Done, Job, close
 from fedloom.federation.course import Course
 from fedloom.federation.disk import Disk
@@ -118,8 +118,9 @@ class Coordinator:
             return False
         try:
             about = self.course.about_for(member.number, name)
-        except ArgumentError as error:
-            post(_refusal(str(error)))
+        except FedloomError as error:
+            self.log("turned away", name=name, why=str(error))
+            post(_refusal("the server's file of epochs does not say how many this participant makes"))
             return False
         if known := self.present.get(name):
             known.post(_refusal("somebody else has come under the same name"))

@@ -161,16 +161,16 @@ class LocalTrainer:
         if not self.ready.stops or seconds is None:
             return work(None), 0
         limit = lambda steps: np.full((1, 1), steps, np.int32)  # noqa: E731
-        begun = self.timer()
+        end = self.timer() + seconds
         if self.pace is None:
             work(limit(1))  # which compiles
-            one = self.timer()
+            begun = self.timer()
             work(limit(1))
-            self.pace = self.timer() - one
-        begun, left = self.timer(), seconds - (self.timer() - begun)
+            self.pace = self.timer() - begun
+        begun = self.timer()
         batches = self.ready.arithmetic.algorithm.local.batches
         every = int(np.sum(batches.moves(np.array([self.examples]))))
-        steps = int(np.clip(SHARE * left / max(self.pace, 1e-9), 1, every))
+        steps = int(np.clip(SHARE * (end - begun) / max(self.pace, 1e-9), 1, every))
         found, took = work(limit(steps)), self.timer() - begun
         self.pace = took / steps if took > 0 else self.pace
         return found, steps if steps < every else 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedloom.data.files import opened
 from fedloom.errors import ArgumentError, Told, require, whole
 from fedloom.quantity import DRAWN, quantity
 
@@ -58,7 +59,9 @@ class Epochs:
         if not self.text.endswith(".csv"):
             return int(self.of(client + 1)[client])
         path = Path(self.text)
-        given = [epochs for who, epochs in rows(path) if who in (name, str(client))]
+        lines = list(rows(path))
+        of = name if any(who == name for who, _ in lines) else str(client)
+        given = [epochs for who, epochs in lines if who == of]
         need = f"given once for {name or f'client {client}'} ({path})"
         require(len(given) == 1, "epochs", need, Told(f"given {len(given)} times"))
         require(given[0].isdigit(), "epochs", f"a whole number ({path})", given[0])
@@ -134,7 +137,7 @@ def listed(path: Path, clients: int, names: Sequence[str]) -> Int[np.ndarray, " 
 def rows(path: Path) -> Iterable[tuple[str, str]]:
     """Return the lines of a file below its head: the client and its epochs."""
     require(path.is_file(), "epochs", "a CSV file that exists", str(path))
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with opened(path, "rt") as file:
         lines = [tuple(cell.strip() for cell in row) for row in csv.reader(file) if row]
     head = lines[0] if lines else ()
     require(head == HEAD, "epochs", f"a file with the columns {' and '.join(HEAD)} ({path})", ", ".join(head))

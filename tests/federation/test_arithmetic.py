@@ -1,9 +1,14 @@
 """A server's arithmetic: the simulation's cohorts, and nothing compiled anew when somebody comes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from quadratic import quadratic
 from weather import tiny
 
+import fedloom as fl
+from fedloom.errors import ArgumentError
 from fedloom.federation import arithmetic
 from fedloom.federation.arithmetic import Contribution
 from fedloom.selection import cohorts, random_order
@@ -44,3 +49,15 @@ def test_whoever_comes_costs_no_compilation() -> None:
 
 def test_the_longest_work_is_added_first() -> None:
     assert tiny(1.0).ordered([Contribution(k, n, {}) for k, n in enumerate((10, 30, 20, 30))]) == [1, 3, 2, 0]
+
+
+def test_a_file_of_epochs_that_is_gone_later_changes_nothing(tmp_path: Path) -> None:
+    """A participant's epochs are read when it comes; by its name, also where that is another's number."""
+    file = tmp_path / "work.csv"
+    file.write_text("client,epochs\n1,3\nclinic,5\n")
+    mine = arithmetic.arithmetic(quadratic(), fl.fedavg(epochs=str(file), lr=0.1), 0)
+    assert [int(mine.work(k, name).batches.epochs) for k, name in enumerate(("1", "clinic"))] == [3, 5]
+    file.unlink()
+    assert mine.ordered([Contribution(0, 8, {}, "1"), Contribution(1, 8, {}, "clinic")]) == [1, 0]
+    with pytest.raises(ArgumentError, match=r"^epochs must be a CSV file that exists"):
+        mine.work(2, "late")

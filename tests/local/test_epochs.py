@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedloom as fl
-from fedloom.errors import ArgumentError
+from fedloom.errors import ArgumentError, FedloomError
 from fedloom.local.batches import for_clients, of_client
 from fedloom.local.epochs import Epochs, parsed
 
@@ -52,6 +52,13 @@ def test_a_file_names_clients_by_number_or_by_name(tmp_path: Path) -> None:
 def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str, wrong: str) -> None:
     with pytest.raises(ArgumentError, match=wrong):
         Epochs(file(tmp_path, text)).of(3)
+
+
+def test_a_file_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "work.csv"
+    path.write_bytes(b"client,epochs\n\xff\xfe\x00,2\n")
+    with pytest.raises(FedloomError, match=r"work\.csv"):
+        Epochs(str(path)).of(1)
 
 
 def test_a_participant_that_the_file_does_not_name_is_refused(tmp_path: Path) -> None:
