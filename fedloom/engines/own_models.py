@@ -17,14 +17,14 @@ from fedloom.engines.client_states import returned
 from fedloom.engines.collective import added, sometimes, together
 from fedloom.engines.lanes import Total
 from fedloom.engines.observed import Rounds, observed
-from fedloom.engines.pairs import Everyone, among, pairs
-from fedloom.engines.plan import Plan
+from fedloom.engines.pairs import among, pairs
 from fedloom.engines.predictions import PREDICTIONS, predicted
 from fedloom.engines.schedule import PEERS, stream
+from fedloom.engines.setting import Setting
 from fedloom.engines.store import View
 from fedloom.engines.users import each
 from fedloom.local import Sent
-from fedloom.tasks.task import Task, Variables
+from fedloom.tasks.task import Variables
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -41,28 +41,8 @@ def outgoing(method: Method, state: RoundState, sizes: Array | np.ndarray) -> Se
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
-    """The exchange of all clients' models at the end of a round.
-
-    Args:
-        task: the model and its loss.
-        plan: the layout of the work.
-        cohort: the number of clients in a round.
-        method: the methods of all experiments, stacked.
-        view: the training examples.
-        judged: part of the data, or measurement → the examples on which clients' models are read or measured.
-        everyone: part of the data → all clients' examples, where every client reads every model.
-        seeds: of the experiments.
-    """
-
-    task: Task
-    plan: Plan
-    cohort: int
-    method: Method
-    view: View
-    judged: dict[str, View]
-    everyone: dict[str, Everyone]
-    seeds: Array
+class Exchange(Setting):
+    """The exchange of all clients' models at the end of a round."""
 
     def __call__(
         self, state: RoundState, clients: Int[Array, "X m"], last: Bool[Array, ""], mine: Total, keeps: PyTree

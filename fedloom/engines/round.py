@@ -30,6 +30,7 @@ from fedloom.engines.pairs import Everyone
 from fedloom.engines.plan import Plan
 from fedloom.engines.readings import Worked, measured, readings, seen
 from fedloom.engines.schedule import INIT, stream
+from fedloom.engines.setting import Setting
 from fedloom.engines.store import View
 from fedloom.engines.users import totals
 from fedloom.round.close import divide, step
@@ -44,28 +45,8 @@ SCHEDULE = P(None, None, machine.AXIS)  # of a schedule (rounds, experiments, de
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
-    """One round of all experiments, as functions of what is on the devices.
-
-    Args:
-        task: the model and its loss.
-        plan: the layout of the work.
-        cohort: the number of clients in a round, on all devices.
-        method: the methods of all experiments, stacked.
-        view: the training examples.
-        judged: part of the data → the examples on which clients' models are read or measured.
-        everyone: part of the data → all clients' examples, where every client reads every model.
-        seeds: of the experiments.
-    """
-
-    task: Task
-    plan: Plan
-    cohort: int
-    method: Method
-    view: View
-    judged: dict[str, View]
-    everyone: dict[str, Everyone]
-    seeds: Array
+class Round(Setting):
+    """One round of all experiments, as functions of what is on the devices."""
 
     def __call__(self, state: RoundState, coming: tuple[Schedule, Array]) -> tuple[RoundState, Rounds]:
         """Return the state after a round, and what the round did."""
@@ -112,10 +93,7 @@ class Round:
             read: what was read of their models, where other processes have read it.
         """
         if self.method.routing.exchanges_models:
-            exchange = Exchange(
-                self.task, self.plan, self.cohort, self.method, self.view, self.judged, self.everyone, self.seeds
-            )
-            return exchange(state, clients, last, mine, keeps)
+            return Exchange(**vars(self))(state, clients, last, mine, keeps)
         plan, method = self.plan, self.method
         worked = Worked(method.local, state.variables, kept or {}, mine.update, keeps, choice)
         if plan.stacked:

@@ -101,7 +101,7 @@ def checked(values: np.ndarray) -> Int[np.ndarray, " clients"]:
     """Return the numbers of the clients in 32 bits if each is a whole number from 1 on."""
     good = np.issubdtype(values.dtype, np.number) and bool(np.all((values == np.rint(values)) & (values >= 1)))
     require(good, "epochs", "whole numbers of at least 1", values.tolist()[:5])
-    require(bool(values.max() <= MOST), "epochs", f"at most {MOST:,}", values.max())
+    require(bool(values.max() <= MOST), "epochs", f"at most {MOST:,}", float(values.max()))
     return values.astype(np.int32)
 
 
